@@ -24,15 +24,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.explain import explained
-from planner.planning.frontier import (
-    BudgetQuestions,
-    Frontier,
-    MinDaysProof,
-    covered_within,
-    frontier_of,
-    in_days_of_training,
-    why_no_curve,
-)
+from planner.planning.frontier import Frontier, covered_within, frontier_of, in_days_of_training, why_no_curve
 from planner.planning.layouts import near_layouts
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary
@@ -110,8 +102,11 @@ def test_the_share_covers_the_worst_plan_between_points() -> None:
 def test_the_fewest_days_of_a_capital_are_those_of_the_sharpest_answer() -> None:
     """Each answer is exact up to its capital: no capital has more days, and those that were asked for just as many."""
     r, nothing = random.Random(0), SimpleNamespace()
-    found, asked = BudgetQuestions(asked=nothing, instance=nothing, solving=nothing), [r.random() for _ in range(9)]
-    found.answers = [MinDaysProof(usd, 1 / usd) for usd in asked]
+    found, asked = (
+        frontier.BudgetQuestions(asked=nothing, instance=nothing, solving=nothing),
+        [r.random() for _ in range(9)],
+    )
+    found.answers = [frontier.MinDaysProof(usd, 1 / usd) for usd in asked]
     assert all(found.min_days(usd) <= 1 / usd for usd in (r.random() for _ in range(40)))
     assert [found.min_days(usd) for usd in asked] == [1 / usd for usd in asked]
 
@@ -327,7 +322,7 @@ def test_a_curve_is_of_one_gpu() -> None:
 @pytest.mark.parametrize("seed", [6, *more(0, 12)])
 def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its idle racks take nothing of the budget: plans of fewer are found where it does not pay them all."""
-    made, proofs = MinDaysProof, list[MinDaysProof]()
+    made, proofs = frontier.MinDaysProof, list[frontier.MinDaysProof]()
     monkeypatch.setattr(frontier, "MinDaysProof", lambda *known: proofs.append(made(*known)) or proofs[-1])
     i = toy(seed).replaced(limits__deadline_days=None)
     racks, budget = i.hardware.racks or 0, i.limits.budget_usd or 0.0

@@ -81,9 +81,8 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None
     usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
-    ranks: dict[Any, float] = {}
-    for x in every.tying(limit, usd):  # layouts that do not tie have the least rank of all: none may be found
-        ranks[layout_of(x.column)] = max(-x.usd, ranks.get(layout_of(x.column), -math.inf))
+    # Of each layout its cheapest plan; layouts that do not tie have the least rank of all: none may be found.
+    ranks = {layout_of(x.column): -x.usd for x in sorted(every.tying(limit, usd), key=lambda x: -x.usd)}
     monkeypatch.setattr(ends, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
     monkeypatch.setattr(ends, "simplicity", lambda plan: ends.least_simplicity(plan.column))
     found = ends.ends_within(world, best, share, search=search)

@@ -253,11 +253,10 @@ def test_a_tie_is_decided_by_capital() -> None:
 def test_no_bound_is_above_the_fastest_of_what_is_left() -> None:
     """That is of the open nodes, of what was given up, or the incumbent; a floor may be sharper than the open nodes."""
     for r in map(random.Random, range(40)):
-        left, key = [r.uniform(1, 9) for _ in range(3)], r.choice([1.0, 0.5])
-        least, floor, some = min(left), r.choice([0.0, min(left)]), SimpleNamespace
-        world: Any = some(unproven=some(seconds=left[1]))
-        loop, plan = some(least_key=key * left[0], heap=[]), some(seconds=left[2])
-        goal = FewestDays(world=world, floor=floor, incumbent=plan, loop=loop)  # type: ignore[arg-type]
+        left, key, some = [r.uniform(1, 9) for _ in range(3)], r.choice([1.0, 0.5]), SimpleNamespace
+        least, floor, plan = min(left), r.choice([0.0, min(left)]), some(seconds=left[2])
+        how: dict[str, Any] = {"loop": some(least_key=key * left[0]), "world": some(unproven=some(seconds=left[1]))}
+        goal = FewestDays(floor=floor, incumbent=plan, **how)  # type: ignore[arg-type]
         assert goal.bound <= least and (goal.bound == least or key < 1 > floor)
         assert plan.seconds * (1 - goal.distance) == pytest.approx(goal.bound)
 
