@@ -26,6 +26,8 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
     """Return the nearest known name as a question, letter case aside; `most` of them where none is near."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
+    begun = [x for x in folded if name and x.startswith(name.lower())]
+    near = begun if len(begun) == 1 else near  # of a name that was cut short: GB200 of GB200-NVL72, not DGX-B200
     if near:
         return f"did you mean {folded[near[0]]!r}?"
     more = f", ... ({len(known):,} in all)" if len(known) > most else ""

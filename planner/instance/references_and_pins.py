@@ -61,8 +61,11 @@ PINS: dict[str, tuple[Check, str]] = {
         lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3,
         "0, 1, 2 or 3",
     ),
-    "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage"),
-    "layout.recomputed_layers_per_stage": (_list_of(_from_zero), "a list of whole numbers from 0, one a stage"),
+    "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage, such as [8,7]"),
+    "layout.recomputed_layers_per_stage": (
+        _list_of(_from_zero),
+        "a list of whole numbers from 0, one a stage, such as [2,0]",
+    ),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
     "fabric.family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
     **{

@@ -97,7 +97,6 @@ class CheckpointedJob:
     replicas: Num = 2  # a job of one alone cannot lose it
     step_seconds: Num = 0.0  # the shortest interval between checkpoints; 0 where the step is not known
     shares_state: bool = False  # of the optimiser, so that neighbours have copies for a lost replica
-    writers: Num = 0.0  # GPUs that share the writing, where bounds count on more than are at work; 0: those at work
     links: GpuLinks = NO_LINKS  # what joins a GPU at work to its leaves
 
     @cached_property
@@ -109,7 +108,7 @@ class CheckpointedJob:
         """Return the seconds to write a checkpoint: every GPU an even part of the state."""
         rates = self.r
         rate = rates.storage_bytes_per_second_per_gpu if target == "storage" else rates.memory_bytes_per_second_per_gpu
-        return 0.0 if rate is None else self.state_bytes / (np.maximum(self.gpus, self.writers) * rate)
+        return 0.0 if rate is None else self.state_bytes / (self.gpus * rate)
 
     def restart_seconds(self, recovery: Recovery = "restart") -> Any:
         """Return the seconds from a failure to training at full power, of the whole job, perhaps on warm spares."""

@@ -76,6 +76,10 @@ def read_plan(path: Path) -> "Plan":
         alone = f"of network and hardware alone: `planner fabric design {path} -o plan.json`"
         remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`; {alone}"
         raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
+    if path.suffix.lower() in (".jsonl", ".ndjson", ".csv", ".parquet"):
+        raise InputError(
+            f"{path}: has rows, where a plan (JSON) is due; `planner sweep --plans` and `frontier --plans` write these"
+        )
     return plan_of(read_json(path), str(path))
 
 

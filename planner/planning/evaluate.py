@@ -217,8 +217,10 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
     if model.heads % tensor:
         unequal = f"layout.tensor_parallel {tensor} does not divide the model's {model.heads} heads"
         yield f"{unequal}; give {_near(model.heads, tensor)}"
-    if len(layers) != strategy.pipeline_parallel:
-        stages = strategy.pipeline_parallel
+    stages = strategy.pipeline_parallel
+    if stages > model.layers:
+        yield f"layout.pipeline_parallel {stages:,}, more than the {model.layers:,} layers of the model; give fewer"
+    elif len(layers) != stages:
         yield f"layout.layers_per_stage has {len(layers)} entries where layout.pipeline_parallel is {stages}"
     elif sum(layers) != model.layers or min(layers) < 1:
         yield f"layout.layers_per_stage adds up to {sum(layers)} of {model.layers} layers, at least one a stage"
@@ -495,9 +497,10 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         f"TP {tensor} x CP {context} x EP {expert} "
         f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
     )
+    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {layout.microbatch_sequences}"
     lines = [
         f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
-        f"LAYOUT     {degrees}; {layout.microbatches_per_step} micro-batches of {layout.microbatch_sequences}; "
+        f"LAYOUT     {degrees}; {batch}; "
         f"ZeRO-{layout.zero_stage}, recompute {layout.recompute}"
         f"{', sequence parallel' if layout.sequence_parallel else ''}",
         f"           {layout.gpus_used:,} GPUs; {result.tokens_per_step / 1e6:,.2f}M tokens a step; "

@@ -33,9 +33,10 @@ RANGES = {key: PlausibleRange(**usual) for keys, usual in catalogue("plausible_r
 
 
 def implausible(instance: Instance) -> Iterator[str]:
-    """Yield a line for each key that is implausible or not read, and for each rack that is built for another GPU."""
+    """Yield a line for each key that is implausible or not read, and for racks and recipes of other GPUs."""
     yield from implausible_figures(instance)
     yield from racks_of_others(instance.hardware)
+    yield from recipe_of_others(instance)
     yield from unread(instance)
 
 
@@ -68,6 +69,17 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
             f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
             f"price and power are those of {rack}; set {path}.rack to {right}"
         )
+
+
+def recipe_of_others(instance: Instance) -> Iterator[str]:
+    """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
+    # Transformer Engine, check_mxfp8_support: compute capability 10.0 and later.
+    gpu, w = instance.hardware.accelerator, instance.workload
+    if isinstance(gpu, str) or isinstance(w.software, str) or isinstance(w.precision, str):
+        return
+    if w.precision.compute == "fp8" and w.software.fp8_recipe == "mxfp8" and "fp4" not in gpu.peak_flop_per_second:
+        recipe = "workload.software.fp8_recipe"
+        yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
 
 
 def unread(instance: Instance) -> Iterator[str]:

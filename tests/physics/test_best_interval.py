@@ -362,7 +362,7 @@ def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
     own = Failures(r=r, state_bytes=1e3).min_stretch(2, gpus / 2)
     assert float(min_stretch(job)) == pytest.approx(float(own), rel=1e-9)
-    assert (job.step_seconds, job.replicas, job.shares_state, job.writers) == (0.0, 2, False, 0.0)
+    assert (job.step_seconds, job.replicas, job.shares_state) == (0.0, 2, False)
 
 
 @each("rejoin", [0.0, 600.0])

@@ -1,7 +1,10 @@
 """The curve of money against days: around a plan, of an instance, and as a goal; what is proven of its points holds."""
 
+import math
+import random
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from planner.models import Options
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
+from planner.planning import frontier
 from planner.planning.explain import explained
 from planner.planning.frontier import Frontier, covered_within, frontier_of, in_days_of_training, why_no_curve
 from planner.planning.layouts import near_layouts
@@ -80,12 +84,31 @@ def test_an_end_leaves_the_points_so_far(drawn: Plan) -> None:
     assert ([x.asked for x in curve.points], curve.stopped) == ([True], "interrupted")
 
 
-def test_the_share_between_points() -> None:
-    """A plan between two points is covered by the dearer one as far as it costs more, or by the cheaper one in days."""
-    assert covered_within([(1.0, 10.0)], [8.0]) == pytest.approx(0.25)
-    assert covered_within([(1.0, 10.0), (1.5, 6.0)], [10.0, 6.0]) == pytest.approx(0.5)
-    assert covered_within([(1.0, 10.0), (9.0, 9.0)], [10.0, 8.0]) == pytest.approx(0.25)
-    assert covered_within([(1.0, 10.0), (9.0, 9.0)], [10.0, 0.0]) == float("inf")
+def test_the_share_covers_the_worst_plan_between_points() -> None:
+    """That is as fast as the bound of the dearer point and as cheap as the other; of few points it needs all of it."""
+    for number, r in product((1, 2, 3, 4), map(random.Random, range(40))):
+        usd, days = sorted(r.uniform(1, 9) for _ in range(number)), sorted(-r.uniform(1, 9) for _ in range(number))
+        points = [(x, -t) for x, t in zip(usd, days, strict=True)]
+        bounds = sorted((t * r.choice([1.0, r.random()]) for _, t in points), reverse=True)
+        worst = zip([usd[0], *usd], bounds, strict=False)
+        needed = max(min(max(p / x, late / t) for p, late in points) for x, t in worst) - 1
+        found = covered_within(points, bounds)
+        assert needed <= found + 1e-12
+        exact = number == 1 or (number == 2 and points[0][1] == bounds[0])
+        assert found == pytest.approx(needed) or not exact
+        assert covered_within(points, [*bounds[:-1], 0.0]) == covered_within([], []) == math.inf
+
+
+def test_the_fewest_days_of_a_capital_are_those_of_the_sharpest_answer() -> None:
+    """Each answer is exact up to its capital: no capital has more days, and those that were asked for just as many."""
+    r, nothing = random.Random(0), SimpleNamespace()
+    found, asked = (
+        frontier.BudgetQuestions(asked=nothing, instance=nothing, solving=nothing),
+        [r.random() for _ in range(9)],
+    )
+    found.answers = [frontier.MinDaysProof(usd, 1 / usd) for usd in asked]
+    assert all(found.min_days(usd) <= 1 / usd for usd in (r.random() for _ in range(40)))
+    assert [found.min_days(usd) for usd in asked] == [1 / usd for usd in asked]
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +320,10 @@ def test_a_curve_is_of_one_gpu() -> None:
 
 
 @pytest.mark.parametrize("seed", [6, *more(0, 12)])
-def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int) -> None:
+def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its idle racks take nothing of the budget: plans of fewer are found where it does not pay them all."""
+    made, proofs = frontier.MinDaysProof, list[frontier.MinDaysProof]()
+    monkeypatch.setattr(frontier, "MinDaysProof", lambda *known: proofs.append(made(*known)) or proofs[-1])
     i = toy(seed).replaced(limits__deadline_days=None)
     racks, budget = i.hardware.racks or 0, i.limits.budget_usd or 0.0
     asked = i.replaced(hardware__racks=racks + 3)
@@ -308,6 +333,7 @@ def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int) -> None:
     smaller = (cost_toy(i.replaced(hardware__racks=n)).front for n in range(1, racks + 1))
     every = [(days_of(problem.instance, x.seconds), x.usd) for front in smaller for x in front]
     for days, usd in every:
+        assert all(usd > x.most_usd or days >= x.least_days * (1 - 1e-9) for x in proofs)
         assert any(p.days_to_train <= days * (1 + 2e-6) and p.capital_usd <= usd * (1 + 2e-6) for p in curve.points)
     assert all(any(days <= p.days_to_train * (1 + 1e-6) for days, _ in every) for p in curve.points)
     assert all(p.capital_usd <= budget + 0.005 for p in curve.points)

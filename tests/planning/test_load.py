@@ -443,6 +443,13 @@ def test_a_rack_built_for_another_accelerator_is_named(hardware: dict[str, Any],
     assert len(found) == bool(words) and all(word in line for line in found for word in words), found
 
 
+@each(("gpu", "lines"), [("H100", 1), ("B200", 0)])
+def test_a_recipe_that_the_accelerator_does_not_run_is_named(gpu: str, lines: int) -> None:
+    own = {"workload.precision": "fp8", "hardware.accelerator": gpu, "hardware.rack": f"DGX-{gpu}"}
+    found = list(implausible(load_instance(with_entries(data("two-sites-405b"), own))))
+    assert len(found) == lines and all(f"mxfp8, which {gpu} does not run" in line for line in found)
+
+
 def test_other_values_are_of_keys_that_there_are() -> None:
     """One of a part is named by both keys; the rest stays, and a key that there is not is refused, in a part too."""
     instance = load_instance("one-rack")

@@ -1,6 +1,8 @@
 """HiGHS through Pyomo and in one piece: statuses, limits, tolerances, and bounds from duals in exact fractions."""
 
+import math
 import random
+from fractions import Fraction
 
 import highspy
 import pyomo.environ as pyo
@@ -164,16 +166,29 @@ def test_wrong_duals_give_a_weaker_bound(seed: int) -> None:
         assert bound is None or bound <= best + 1e-9
 
 
-def test_a_pressed_side_without_a_limit_gives_none() -> None:
+def at_least(side: float, offset: float = 0.0) -> highspy.HighsLp:
+    """Return min x + offset with x no less than 0 and a side."""
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = 1, 1
+    lp.num_col_, lp.num_row_, lp.offset_ = 1, 1, offset
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = [1.0], [0.0], [highspy.kHighsInf]
-    lp.row_lower_, lp.row_upper_ = [2.0], [highspy.kHighsInf]
+    lp.row_lower_, lp.row_upper_ = [side], [highspy.kHighsInf]
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = [0, 1], [0], [1.0]
-    assert bound_of(lp, [1.0]) == 2.0
-    assert bound_of(lp, [-0.5]) is None
-    assert bound_of(lp, [1.5]) is None
+    return lp
+
+
+def test_a_pressed_side_without_a_limit_gives_none() -> None:
+    assert bound_of(at_least(2.0), [1.0]) == 2.0
+    assert bound_of(at_least(2.0), [-0.5]) is None
+    assert bound_of(at_least(2.0), [1.5]) is None
+
+
+def test_a_bound_is_the_exact_sum_rounded_down() -> None:
+    r = random.Random(0)
+    for _ in range(40):
+        dual, side, offset = r.random(), r.random(), r.uniform(-1, 1)
+        found = bound_of(at_least(side, offset), [dual])
+        assert found <= Fraction(dual) * Fraction(side) + Fraction(offset) < math.nextafter(found, math.inf)
 
 
 def test_a_model_without_variables_and_rows_is_solved() -> None:

@@ -298,6 +298,7 @@ def test_pins_and_entries_of_lists() -> None:
         ({"limits.budget_usd": "x1.2%"}, ["no percent sign"]),
         ({"limits.budget_usd": -5}, ["two-sites-405b.json", "limits.budget_usd", "greater than 0"]),
         ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
+        ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
         ({"limits": 3}, ["limits", "must be an object"]),
     ],
 )

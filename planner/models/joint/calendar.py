@@ -67,10 +67,10 @@ class Calendar:
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
         """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs."""
-        # A step counts the stops of its fewest GPUs, and the writers of its most.
+        # A step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
         count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
         gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
-        job = replace(self.base, gpus=gpus, writers=gpus * STEP)
+        job = replace(self.base, gpus=gpus)
         least = {True: np.full(count, np.inf), False: np.full(count, np.inf)}
         for way in ways(job, spares=True):
             kind = way.recovery == "elastic"

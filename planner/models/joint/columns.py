@@ -505,5 +505,6 @@ def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = 
     racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
     free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
     step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
-    found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits).least()
+    tick = world.deadline.check
+    found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
     return math.inf if found is None else found.seconds / column.sequences

@@ -361,6 +361,7 @@ class Stages:
         for most in range(max(self._mean, self.column.v), int(self.sizes[-1]) + 1):
             if largest[most - self.column.v] >= best:
                 continue
+            self.tick()
             at = len(chunks)
             while at > 0:
                 least = self._least(by_seconds, by_chunk, float(chunks[at - 1]), most)

@@ -444,7 +444,8 @@ def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
 
 def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
-    each = f"${run.usd_per_million_tokens:,.4g} a million tokens"
+    price = run.usd_per_million_tokens
+    each = f"{money(price) if price >= 1e4 else f'${price:,.4g}'} a million tokens"
     length = f"{run.years:,.1f} years" if run.years >= 1 else f"{run.years * 365:,.3g} days"
     whole = f"{money(run.total_cost_of_ownership_usd)} over {length}"
     yield Statement("figure", "money", f"To own and run: {whole}, {each}", True)

@@ -125,7 +125,12 @@ class Timed(FastestSearch):
         self.paid = {level: sorted(r.randint(0, 8) for _ in self._rtts) for level in self.levels}
         self.trip, self.wave, self.loose = r.choice([0.0, 0.1, 2.0]), r.choice([0.1, 3.0]), r.choice([0.5, 1.0])
         self.shape_problem = SimpleNamespace(world=SimpleNamespace(deadline=Deadline(None)))  # type: ignore[assignment]
-        self.asked, self.cutoff, self.tried = {}, math.inf, list[tuple[float, SlowdownLevel, int]]()
+        self.cutoff, self.tried = math.inf, list[tuple[float, SlowdownLevel, int]]()
+        # Behind a round trip at which more is paid than at the next the sites refused something, or their floor falls.
+        more = [t for k, t in enumerate(self._rtts[:-1]) if any(x[k] < x[k + 1] for x in self.paid.values())]
+        self.falls = [t for t in more if r.random() < 0.5]
+        refused = [(1, t, 0.0) for t in more if t not in self.falls]
+        self.asked = {level: refused[k::2] for k, level in enumerate(self.levels[:2])}
 
     def time(self, level: SlowdownLevel, waves: int, rtt: float) -> float:
         """Time a candidate: a longer trip, a slower fabric and fewer wavelengths take longer."""
@@ -146,8 +151,8 @@ class Timed(FastestSearch):
     def _usd(self, level: SlowdownLevel, rtt: float, waves: int) -> float:
         return level.usd + waves - rtt
 
-    def _rtts_to_try(self) -> list[float]:
-        return list(self._rtts)
+    def _lower_bounds(self, rtt: float) -> Any:
+        return np.array([9.0, 9.0 - sum(t < rtt for t in self.falls)])
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         return c

@@ -70,6 +70,7 @@ def test_no_failures_give_the_answer_without_them(seed: int) -> None:
 
 def calendars() -> list[Calendar]:
     own = failing(0).reliability
+    writing = {"restart_seconds": 0.0, "restart_seconds_per_gpu": 0.0, "storage_bytes_per_second_per_gpu": 1e7}
     rates = {"restart_seconds_per_gpu": 0.0085, "storage_bytes_per_second_per_gpu": 1.2e8}
     large = own.replaced(
         parts={"gpu": FailingPart(gpu_hours_per_event=5e4, repair_hours=24.0)}, measured_gpus=16384, **rates
@@ -79,10 +80,11 @@ def calendars() -> list[Calendar]:
         Calendar(r=large, state_bytes=4e14),
         Calendar(r=large.replaced(recoveries=("restart",)), state_bytes=4e14),
         Calendar(r=large.replaced(scale_exponent=0.3, correlated_share=0.0), state_bytes=4e12),
+        Calendar(r=own.replaced(**writing, checkpoint_targets=("storage",)), state_bytes=4e12),
     ]
 
 
-@pytest.mark.parametrize("k", range(4))
+@pytest.mark.parametrize("k", range(5))
 def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
     c, draw = calendars()[k], np.random.default_rng(k)
     for _ in range(60):

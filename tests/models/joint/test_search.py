@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 
 def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
@@ -247,6 +248,17 @@ def test_a_tie_is_decided_by_capital() -> None:
     target = Target(10.0, 50.0, 100.0)
     assert target.improved_by(9.0, 100.0) and not target.improved_by(9.0, 101.0)
     assert target.improved_by(10.0, 49.0) and not target.improved_by(10.0, 50.0) and not target.improved_by(10.1, 1.0)
+
+
+def test_no_bound_is_above_the_fastest_of_what_is_left() -> None:
+    """That is of the open nodes, of what was given up, or the incumbent; a floor may be sharper than the open nodes."""
+    for r in map(random.Random, range(40)):
+        left, key, some = [r.uniform(1, 9) for _ in range(3)], r.choice([1.0, 0.5]), SimpleNamespace
+        least, floor, plan = min(left), r.choice([0.0, min(left)]), some(seconds=left[2])
+        how: dict[str, Any] = {"loop": some(least_key=key * left[0]), "world": some(unproven=some(seconds=left[1]))}
+        goal = FewestDays(floor=floor, incumbent=plan, **how)  # type: ignore[arg-type]
+        assert goal.bound <= least and (goal.bound == least or key < 1 > floor)
+        assert plan.seconds * (1 - goal.distance) == pytest.approx(goal.bound)
 
 
 def test_an_open_node_of_equal_time_is_asked() -> None:
@@ -656,6 +668,12 @@ def deep(**software: object) -> JointProblem:
             }
         )
     )
+
+
+def test_a_split_looks_at_the_clock() -> None:
+    late = World(problem=problem_of(toy(8)), sites=None, templates=None, deadline=Deadline(0.0))
+    with pytest.raises(OutOfTimeError):
+        free_seconds(late, known(toy(8)).plan.column, math.inf)
 
 
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
