@@ -168,7 +168,7 @@ RANGES: Mapping[str, NumberRange] = {
     "shard": _counted(),
     "near": _counted(0, 1_000),
     "within": NumberRange(0, 1_000, remedy="0.05 is five percent"),
-    "layouts.within": NumberRange(0, 10, remedy="0.02 is two percent"),
+    "layouts.within": NumberRange(0, 1, remedy="0.02 is two percent"),
     # Of `limits`.
     "days": NumberRange(0, 1e6, above=True),
     "flop": NumberRange(1e12, 1e40),

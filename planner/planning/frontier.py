@@ -221,12 +221,12 @@ def frontier_of(
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
-    solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
     stopped: Stopped = "proved"
     search, questions = None, None
-    with turn(deadline) as mine, ticking(deadline.check):
+    with turn(deadline) as mine, deadline.leaving_a_first_plan() as longer, ticking(longer.check):
         if not mine:
             return _nothing(instance, deadline.cause)
+        solving = Solving(options=options, deadline=longer, progress=progress, cache=JointCache())
         try:
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)

@@ -100,7 +100,7 @@ class Cluster(LeafMap):
 
     def known(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes, or name the first that the topology does not have."""
-        wanted = list(nodes)
+        wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         for node in wanted:
             if node not in self.leaf_of:
                 import difflib
