@@ -385,8 +385,9 @@ def max_sites(instance: Instance) -> int:
     grid = instance.grid
     if grid is None:
         return 1
+    soft = grid.rules.soft.get("site_count")
     limits = [len(_candidates(grid)), instance.pins.get("sites.max_sites")]
-    limits += [grid.rules.max_sites] if "site_count" not in grid.rules.soft else []
+    limits += [] if grid.rules.max_sites is None else [grid.rules.max_sites + (soft.max_excess + 1e-9 if soft else 0)]
     return max(1, min(int(limit) for limit in limits if limit is not None))
 
 
