@@ -365,13 +365,15 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
-    most, each = [_by_sites(instance, grid)], hardware.racks_per_module
+    each = hardware.racks_per_module
+    most = [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, each))
     racks = each * math.floor(max(0.0, min(*most, MANY)) * (1 + SLACK))
     # Of a module that the budget pays not all racks need be cabled, nor all that are pinned.
     paid = math.floor(max(0.0, min(each * _by_budget(instance, grid, wired_gpus), MANY)) * (1 + SLACK))
-    return min(racks, paid, instance.pins.get("sites.racks", racks))
+    wanted = instance.pins.get("sites.racks", racks)
+    return min(wanted, paid) if wanted <= racks else 0
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
