@@ -267,9 +267,7 @@ def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
 
 def test_fibre_that_joins_three_sites_and_no_two() -> None:
     """Protected routes, or their fibre pairs, may be there for three sites and for no two: no floor is infinite."""
-    joined = 0.0, 0.0, math.inf, 5.0
-    floor = MinPrices(
-        0.0, site_usd=10.0, module_racks=1, module_usd=100.0, rail_usd=0.0, min_sites=2, joined_usd=joined
-    )
+    each = {"fixed_usd": 0.0, "site_usd": 10.0, "module_racks": 1, "module_usd": 100.0, "rail_usd": 0.0}
+    floor = MinPrices(**each, min_sites=2, joined_usd=(0.0, 0.0, math.inf, 5.0))
     assert floor.usd(3, 1) == 335.0
     assert floor.max_blocks(400.0, 1, 1) == 3
