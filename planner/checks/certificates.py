@@ -103,13 +103,10 @@ def _capital_usd(physics: PlanPhysics) -> float | None:
 
 def _value(physics: PlanPhysics) -> float | None:
     goal = physics.instance.objective.minimize
-    if goal == TCO:
-        return cost.total_usd(physics)
+    if goal in (TCO, "cost_usd"):
+        return _capital_usd(physics)
     if goal == "loss":
         return stated_loss(physics)
-    if goal == "cost_usd":
-        price = recomputed(physics.plan, physics)
-        return price.total_usd if price else None
     days = physics.metrics.days_to_train if physics.metrics else days_of_pools(physics)
     if goal == "finish_date" and days is not None:
         # From the decision to the first of training: the latest of all that the plan puts to use.
@@ -136,18 +133,18 @@ def objective(physics: PlanPhysics) -> Violations:
 
 def cheaper(physics: PlanPhysics) -> Violations:
     """Check that the plan named as cheaper is cheaper, almost as fast, and no faster than is possible."""
-    result, price, rule = physics.plan.objective, recomputed(physics.plan, physics), "objective[cheaper]"
+    result, usd, rule = physics.plan.objective, _capital_usd(physics), "objective[cheaper]"
     if result.cheaper is None:
         return
-    if result.name != "days_to_train" or result.value is None or price is None:
+    if result.name != "days_to_train" or result.value is None or usd is None:
         yield broken(rule, f"a cheaper plan where {result.name} is {show(result.value)}, fewest days expected")
         return
     days, share = result.cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST
     most = f"days, {share:g} times the plan's"
     yield from at_most(rule, days, result.value * share, "days of the cheaper plan", most)
     yield from at_most(rule, result.bound, days, "days, the bound", "days of the cheaper plan")
-    if result.cheaper.capital_usd >= price.total_usd:
-        sides = f"{show(result.cheaper.capital_usd)} USD of the cheaper plan >= {show(price.total_usd)}"
+    if result.cheaper.capital_usd >= usd:
+        sides = f"{show(result.cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)}"
         yield broken(rule, f"{sides} USD of the plan")
 
 

@@ -353,8 +353,9 @@ MANY = 10**9  # racks: more than any site has
 def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
-    The bound is whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each
-    cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
+    The bound is racks in use within the budget (whole modules of racks, buildings, connections, the cheapest link and
+    leaf port of each cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the
+    capacity of the sites.
     Without a grid it is the racks at hand, or none where their price or power is too much.
     """
     hardware, grid, limits = instance.hardware, instance.grid, instance.limits
@@ -364,13 +365,15 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
-    most = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
+    each = hardware.racks_per_module
+    most = [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
-        most.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
-    whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
-    racks = whole * hardware.racks_per_module
+        most.append(power / cost.facility_mw(hardware, each))
+    racks = each * math.floor(max(0.0, min(*most, MANY)) * (1 + SLACK))
+    # Of a module that the budget pays not all racks need be cabled, nor all that are pinned.
+    paid = math.floor(max(0.0, min(each * _by_budget(instance, grid, wired_gpus), MANY)) * (1 + SLACK))
     wanted = instance.pins.get("sites.racks", racks)
-    return wanted if wanted <= racks else 0
+    return min(wanted, paid) if wanted <= racks else 0
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
@@ -385,8 +388,9 @@ def max_sites(instance: Instance) -> int:
     grid = instance.grid
     if grid is None:
         return 1
+    soft = grid.rules.soft.get("site_count")
     limits = [len(_candidates(grid)), instance.pins.get("sites.max_sites")]
-    limits += [grid.rules.max_sites] if "site_count" not in grid.rules.soft else []
+    limits += [] if grid.rules.max_sites is None else [grid.rules.max_sites + (soft.max_excess + 1e-9 if soft else 0)]
     return max(1, min(int(limit) for limit in limits if limit is not None))
 
 

@@ -142,7 +142,9 @@ SOFT_UNITS = {
 class SoftRule(Frozen):
     """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
 
-    usd_per_year: NonNegative = Field(description="Price of one unit of excess for a year; not billed.")
+    usd_per_year: NonNegative = Field(
+        description="Price of a unit of excess for a year: counted as capital, not billed."
+    )
     max_excess: Positive = Field(description="Most excess of one row of the rule.")
 
 

@@ -48,7 +48,7 @@ class CheaperPlan(Frozen):
     """A plan that is almost as fast for less money."""
 
     days_to_train: float = Field(description="Its days.")
-    capital_usd: float = Field(description="Its bill, in dollars.")
+    capital_usd: float = Field(description="Its capital as the budget counts it.")
     racks: int = Field(description="Racks that it buys.")
 
 

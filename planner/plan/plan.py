@@ -75,7 +75,7 @@ class CurvePoint(Frozen):
     """A plan on the curve, in short."""
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
-    capital_usd: float = Field(description="All that is bought, in dollars.")
+    capital_usd: float = Field(description="Its capital as the budget counts it.")
     bound_days: float | None = Field(
         description="No plan of at most this capital trains in fewer days; null where that is not proven."
     )
@@ -222,6 +222,11 @@ class Plan(Frozen):
     def plot_sites(self, *, ax: Any = None) -> Any:
         """Draw the sites on a map on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_sites")(self, ax=ax)
+
+    @property
+    def counted_usd(self) -> float:
+        """The total of the bill as the budget counts it: with a year of the soft rules that are broken; 0 without."""
+        return 0.0 if self.cost is None else self.cost.total_usd + (self.sites.excess_usd if self.sites else 0.0)
 
     def _repr_html_(self) -> str:
         return str(view("_repr_html_")(self))

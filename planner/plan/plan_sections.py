@@ -1,5 +1,6 @@
 """The sections of a plan: layout, pools and reliability; fabric and placement; sites and the wide area."""
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -444,6 +445,11 @@ class SitesPlan(Frozen):
         default_factory=dict, description="What happens in each year that may come, by its name."
     )
     certificate: Certificate = Field(description="What is proven of it.")
+
+    @property
+    def excess_usd(self) -> float:
+        """Price of a year of the soft rules that are broken: not billed, and counted where plans are compared."""
+        return math.fsum(over.usd_per_year for over in self.excess)
 
 
 LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes

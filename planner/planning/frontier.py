@@ -415,7 +415,7 @@ def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: b
     changed = {} if before is None else changed_decisions(digest(before), digest(plan))
     return CurvePoint(
         days_to_train=x.metrics.days_to_train,
-        capital_usd=plan.cost.total_usd,
+        capital_usd=plan.counted_usd,
         bound_days=bound,
         layout=layout_in_short(x),
         racks=sum(by_site.values()),
@@ -487,7 +487,7 @@ def curve_around(
         return Frontier(plan.instance, Curve(points=(), epsilon=None, most_usd=None, slowest_days=None, stopped=""), ())
     deadline = Deadline(options.time_limit)
     racks, days = plan.instance.hardware.racks or 0, 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
-    asked = PricedPoint(0.0 if plan.cost is None else plan.cost.total_usd, days, racks)
+    asked = PricedPoint(plan.counted_usd, days, racks)
     known = JointCache() if cache is None else cache
     solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
     questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)

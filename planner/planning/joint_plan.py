@@ -133,11 +133,16 @@ class Assembly:
     def value(self) -> float:
         """The figure of merit."""
         figures = {
-            "cost_usd": lambda: self.bill.total_usd,
-            "total_cost_of_ownership_usd": lambda: self.run.total_cost_of_ownership_usd,
+            "cost_usd": lambda: self.bill.total_usd + self.excess_usd,
+            "total_cost_of_ownership_usd": lambda: self.run.total_cost_of_ownership_usd + self.excess_usd,
             FINISH_DATE: lambda: start_days(self.instance, self.sites[0]) + self.metrics.days_to_train,
         }
         return figures.get(self.instance.objective.minimize, lambda: self.metrics.days_to_train)()
+
+    @property
+    def excess_usd(self) -> float:
+        """Price of the soft rules that are broken."""
+        return 0.0 if self.sites[0] is None else self.sites[0].excess_usd
 
     @property
     def bound(self) -> float | None:

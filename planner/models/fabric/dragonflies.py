@@ -55,7 +55,7 @@ def sizes_of_groups(s: SiteMode) -> Ints:
     """Return the sizes of leaf domains of dragonflies: none where they are not asked for, or pins name other tiers."""
     tiers, shut = 1 + s.mode.has_spines, {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"}
     if not s.mode.has_spines:
-        shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"}
+        shut |= {"spine_down_ports", "spine_up_ports", "spine_switch"}
     allowed = s.mode.grouped and s.pins.get("tiers", tiers) == tiers and s.network.max_tiers >= tiers
     return s.domain_sizes if allowed and not shut & set(s.pins) else s.domain_sizes[:0]
 
@@ -140,11 +140,16 @@ def _router_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     # Ports of a router that are left for links out, and those that its uplinks lack without them.
     room = left - (a - 1) * bundle + -wan // a
     lack = np.maximum(0, np.ceil(s.leaf_share(x.domain) - (a - 1) * bundle)).astype(np.int64)
+    up = s.pins.get("leaf_up_ports")  # of the router that has most
     if not others:
-        none = np.zeros_like(bundle)
-        return LinkRanges(none, bundle, none, np.where((room >= 0).all(axis=0) & (lack == 0).all(axis=0), 0, -1))
-    first = np.maximum(int(_floor_links(s, x.domain, x.rails * x.width, x.number)), -(-lack * a // others))
-    return LinkRanges(np.zeros_like(bundle), bundle, first.max(axis=0), (room * a // others).min(axis=0))
+        none, wired = np.zeros_like(bundle), (a[-1] - 1) * bundle
+        keep = (room >= 0).all(axis=0) & (lack == 0).all(axis=0) & (wired == (up or wired))
+        return LinkRanges(none, bundle, none, np.where(keep, 0, -1))
+    first = np.maximum(int(_floor_links(s, x.domain, x.rails * x.width, x.number)), -(-lack * a // others)).max(axis=0)
+    if up:
+        out = up - (a - 1) * bundle
+        room, first = np.minimum(room, out), np.maximum(first, ((out - 1) * a // others + 1).min(axis=0))
+    return LinkRanges(np.zeros_like(bundle), bundle, first, (room * a // others).min(axis=0))
 
 
 def _spine_ranges(s: SiteMode, x: Groups) -> LinkRanges:

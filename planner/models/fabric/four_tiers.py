@@ -128,7 +128,8 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
 
 def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
-    both = pod_sizes(s, s.mode.rails, "rails_per_pod"), pod_sizes(s, s.domains(domain), "leaf_domains_per_pod")
+    widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.loads.nothing)
+    both = pod_sizes(s, s.mode.rails, "rails_per_pod"), widths
     rails, width = (x.ravel() for x in np.meshgrid(*both, indexing="ij"))
     many = len(ups)
     x = Trees.of(domain=domain, rails=np.repeat(rails, many), width=np.repeat(width, many), up=np.tile(ups, len(rails)))

@@ -284,9 +284,10 @@ class Sites:
         bound = highs.lower_bound(m, time_limit=self.deadline.limit) if limits[0] >= MANY_MODULES else None
         self.deadline.check()
         if bound is None or -bound < MANY_MODULES:
-            outcome = self.run(m, absolute_gap=0.99)
+            outcome = self.run(m, absolute_gap=0.99 / each)
             bound = 0.0 if outcome.infeasible else outcome.bound
-        return each * (limits[0] if bound is None else min(limits[0], math.floor(1e-6 - bound)))
+        # The racks of a module need not all be in use.
+        return each * limits[0] if bound is None else min(each * limits[0], math.floor(1e-6 - each * bound))
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""

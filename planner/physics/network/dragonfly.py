@@ -167,7 +167,7 @@ class Dragonfly(Design):
     @property
     def exits(self) -> dict[str, float]:
         """Links assured to the traffic that leaves a router and a group, where there are several."""
-        return ({"leaf": self.leaf_exit} if self.leaf_up else {}) | ({"pod": self.pod_exit} if self.spine_up else {})
+        return {"leaf": self.leaf_exit} | ({"pod": self.pod_exit} if self.spine_up else {})
 
     def racks_around(self, tier: str) -> int:
         """Count the racks among which a switch of a tier is placed: for a router, those of its group."""

@@ -79,15 +79,16 @@ def _comes_to(plan: Plan, value: float) -> str:
     if section is not None:
         low, high = section.days_to_train_interval
         trains = f"{days(section.days_to_train)} days (likely {days(low)} to {days(high)})"
+    weighed = ", a year of broken soft rules included" if plan.sites and plan.sites.excess_usd else ""
     match plan.objective.name:
         case "cost_usd":
-            return f"Costs {money(value)} to buy; trains in {trains}."
+            return f"Costs {money(value)} to buy{weighed}; trains in {trains}."
         case "total_cost_of_ownership_usd":
             years = plan.instance.limits.operation_years
             if years is None:
-                return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}."
+                return f"Costs {money(value)} to buy and to run until the model is trained{weighed}, in {trains}."
             span = f"{years:g} year{'s' * (years != 1)}"
-            return f"Costs {money(value)} to buy and to run for {span}; trains in {trains}."
+            return f"Costs {money(value)} to buy and to run for {span}{weighed}; trains in {trains}."
         case "finish_date":
             wait = start_days(plan.instance, plan.sites)
             start = f"from day {days(wait)} on, when all that it uses is ready" if wait else "from the first day on"
@@ -212,7 +213,7 @@ def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
     cheaper = plan.objective.cheaper
     if cheaper is None or plan.cost is None or not value:
         return
-    saved = plan.cost.total_usd - cheaper.capital_usd
+    saved = plan.counted_usd - cheaper.capital_usd
     slow = f"{days(cheaper.days_to_train)} days ({100 * (cheaper.days_to_train - value) / value:+.2g} %)"
     less = f"{money(saved)} less, {counted(cheaper.racks, 'rack')}"
     text = f"Cheaper: {money(cheaper.capital_usd)} ({less}) trains in {slow}."

@@ -10,6 +10,7 @@ from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.cables import LinkRates, _links_out, _most_flows, sends_that_meet
+from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import locality, ring_loads, send_loads
 from planner.physics.plan_physics import PlanPhysics
@@ -72,12 +73,12 @@ def test_a_bound_that_no_placement_meets() -> None:
 
 @st.composite
 def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
-    """Draw a tree of two to four tiers that can be wired, and stages on its racks in any order."""
-    tiers, rails, split = draw(st.integers(2, 4)), draw(st.integers(1, 3)), draw(st.sampled_from([1, 2]))
-    racks, domain = draw(st.integers(4, 24)), draw(st.integers(1, 4))
+    """Draw a dragonfly, or a tree of two to four tiers, that can be wired, and stages on its racks in any order."""
+    tiers, rails, split = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.sampled_from([1, 2]))
+    racks, domain = draw(st.integers(4, 24)), draw(st.integers(1, 4 if tiers > 1 else 3))
     own: dict[str, Any] = {"ports": 4096, "rails": rails, "racks": racks, "leaf_down": domain, "split": split}
     own |= {"leaf_up": 2 * draw(st.integers(1, 3)), "leaf_bundle": draw(st.sampled_from([1, 2]))}
-    own |= {"rails_per_pod": rails, "domains_per_pod": draw(st.integers(1, 3)) if tiers > 2 else 24}
+    own |= {"rails_per_pod": rails, "domains_per_pod": draw(st.integers(1, 3)) if tiers != 2 else 24}
     own |= {"lanes": draw(st.integers(1, 2)), "nic_gbps": 400.0, "link_gbps": draw(st.sampled_from([400.0, 1000.0]))}
     if tiers > 2:
         own |= {"spine_up": draw(st.integers(1, 4)), "spine_bundle": 1}
@@ -86,7 +87,10 @@ def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
         own |= {"domains_per_zone": own["domains_per_pod"] * draw(st.integers(1, 2))}
     order, stages = draw(st.permutations(range(racks))), draw(st.integers(1, 4))
     size = racks // stages
-    return Design(**own), [list(order[i * size : (i + 1) * size]) for i in range(stages)], draw(st.booleans())
+    if tiers == 1:
+        own |= {"leaf_up": 0, "group_links": 2 * (-(-racks // domain) > own["domains_per_pod"])}
+    kind = Design if tiers > 1 else Dragonfly
+    return kind.of(**own), [list(order[i * size : (i + 1) * size]) for i in range(stages)], draw(st.booleans())
 
 
 @settings(max_examples=60, deadline=None)

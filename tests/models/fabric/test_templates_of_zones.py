@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fabric_cases import PHI, instance, switch, templates
+from fabric_cases import PHI, beaten, instance, switch, templates
 
 from planner.models.fabric import chooser, four_tiers
 from planner.models.fabric.chooser import Templates
@@ -65,6 +65,16 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
             as_slow = (x.send <= PHI * send * (1 + 1e-8)) & (x.allreduce <= PHI * allreduce * (1 + 1e-8))
             assert np.any(as_slow & (x.usd <= usd * (1 + 1e-9))), (domain, send, allreduce, usd)
     assert seen
+
+
+def test_pods_may_have_more_domains_than_their_count_needs() -> None:
+    """Three domains and one in two pods keep sends inside that leave pods of two: the free table has no worse one."""
+    traffic, each = SiteTraffic(stages=2, unit_racks=1, wrap=False, rails=3), switch(4, 224)
+    pins: list[dict[str, int]] = [{}, {"fabric.leaf_domains_per_pod": 3}]
+    free, x = (templates(instance(3, each, max_tiers=4, pins=p)).options(traffic, 4) for p in pins)
+    assert np.any(x.key[:, AT["core_up"]])
+    for send, allreduce, usd in zip(x.send, x.allreduce, x.usd, strict=True):
+        assert beaten(free, send, allreduce, usd)
 
 
 def large(deadline: Deadline) -> tuple[Templates, SiteTraffic]:

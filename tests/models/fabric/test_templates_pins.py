@@ -45,6 +45,7 @@ def stated(t: Template) -> dict[str, Any]:
         "core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up if d.tiers > 3 else 0,
         "leaf_bundle": d.leaf_bundle, "spine_bundle": d.spine_bundle, "rails_per_pod": d.rails_per_pod,
         "leaf_domains_per_pod": d.domains_per_pod, "switch": t.switch, "family": t.family,
+        "group_links": d.group_links,
         "spine_switch": t.above[0] if d.tiers > 1 else "", "core_switch": t.above[1] if d.tiers > 2 else "",
     }  # fmt: skip
 
@@ -71,6 +72,18 @@ def test_all_kinds_of_pins_are_tried() -> None:
     """Every choice that can be pinned at a site is among the values tried, but those of four tiers and groups."""
     every = {path.removeprefix(FABRIC) for path in PINS if path.startswith(FABRIC)}
     assert {name for name, _ in VALUES} == every - {"core_up_ports", "group_links"}
+
+
+@each(("name", "routing"), [("leaf_up_ports", "shortest"), ("leaf_up_ports", "valiant"), ("group_links", "shortest")])
+def test_pins_of_dragonflies(name: str, routing: str) -> None:
+    """A pin keeps a dragonfly of each value that the free ones state."""
+    rules = {"families": ["dragonfly"], "group_routing": routing}
+    free = built(fabrics(**rules))
+    for value in {stated(t)[name] for t in free}:
+        found = built(fabrics({f"fabric.{name}": value}, **rules))
+        assert {stated(t)[name] for t in found} == {value}
+        for f in (f for f in free if stated(f)[name] == value):
+            assert any(t.send <= f.send and t.allreduce <= f.allreduce and t.usd <= f.usd * (1 + 1e-9) for t in found)
 
 
 @pytest.mark.parametrize("pins", [{"tiers": 4}, {"core_up_ports": 2}, {"core_up_ports": 1, "core_down_ports": 2}])

@@ -148,6 +148,15 @@ def test_a_soft_rule_is_paid_in_the_capital() -> None:
     assert [(x.rule, x.amount, x.usd_per_year) for x in split.excess] == [("headroom[E]", 1.0, 4e5)]
 
 
+def test_money_for_a_module_of_which_one_rack_is_in_use() -> None:
+    """The least capital of a plan that leaves a rack of its module idle is money enough for that plan."""
+    i = toy(7, sites=1).replaced(hardware__racks_per_module=2, limits__budget_usd=1e5, objective__tolerance=0)
+    least = planner.solve(i.replaced(objective__minimize="cost_usd", limits__deadline_days=1e3))
+    assert least.sites.sites[0].racks == 2 and least.fabric.sites["E1"].cabled_racks == 1
+    found = planner.solve(i.replaced(limits__budget_usd=least.objective.value))
+    assert found.objective.value == least.layout.metrics.days_to_train and found.verified
+
+
 def test_racks_beside_the_blocks_are_bought_only_where_pinned() -> None:
     i = case(node("E0"), node("E1"), rules={"min_site_modules": 2})
     assert placed(i, bare(1)) is None

@@ -17,6 +17,7 @@ from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
 from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
+from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointSolution, JointStatus, World
 from planner.physics.training import step, step_prediction
@@ -277,3 +278,11 @@ def test_a_wide_bracket_is_honest() -> None:
 )
 def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
     assert _below(bound) == too_few
+
+
+def test_fibre_that_joins_three_sites_and_no_two() -> None:
+    """Protected routes, or their fibre pairs, may be there for three sites and for no two: no floor is infinite."""
+    each = {"fixed_usd": 0.0, "site_usd": 10.0, "module_racks": 1, "module_usd": 100.0, "rail_usd": 0.0}
+    floor = MinPrices(**each, min_sites=2, joined_usd=(0.0, 0.0, math.inf, 5.0))
+    assert floor.usd(3, 1) == 335.0
+    assert floor.max_blocks(400.0, 1, 1) == 3

@@ -6,14 +6,18 @@ import pyomo.environ as pyo
 import pytest
 from best_splits import asking, split
 from each_case import each
+from joint_toys import toy
 from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
 from worked_plan import edited, named
 
+from planner.api.plans import solve
+from planner.checks import joint_columns
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
+from planner.models.sites import site_rules
 from planner.models.sites import solve as sites
 from planner.models.sites.model import RULES, build, rule_of
 from planner.models.sites.split_data import gather
@@ -113,6 +117,27 @@ def test_an_excess_that_is_not_allowed_is_found() -> None:
     plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
     plan = edited(plan, instance__grid__rules__soft__headroom__max_excess=2)
     assert any(v.rule == "excess[headroom[E]]" for v in check(plan, stop=lambda: True))
+
+
+@each("goal", ["cost_usd", "total_cost_of_ownership_usd"])
+def test_goals_in_dollars_count_what_is_broken(goal: str) -> None:
+    """The proof is on what was weighed: a plan of a smaller bill that breaks more is no better one."""
+    i = toy(3, sites=1).model_dump(mode="json", exclude_none=True)
+    i["objective"], i["limits"]["deadline_days"] = {"minimize": goal}, 1.0
+    i["grid"]["rules"]["soft"] = {"headroom": {"usd_per_year": 10, "max_excess": 3}}
+    i["grid"]["balancing_authorities"][0]["headroom_mw"] = 0.5
+    plan = solve(i)
+    spent = {"cost_usd": plan.cost.total_usd, "total_cost_of_ownership_usd": plan.run.total_cost_of_ownership_usd}
+    assert (plan.verified, plan.objective.value) == (True, pytest.approx(spent[goal] + 19))
+    assert plan.objective.bound == pytest.approx(plan.objective.value)
+
+
+@each("excess", [0.5, 1.5])
+def test_sites_beyond_a_soft_count_are_whole(excess: float) -> None:
+    """The checker looks for plans at as many sites as the search does: one site and a half is one."""
+    rules = {"max_sites": 1, "soft": {"site_count": {"usd_per_year": 1.0, "max_excess": excess}}}
+    i = case(node("E0"), node("E1"), node("W0"), rules=rules, limits=BATCH)
+    assert joint_columns.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
 
 
 def dry(mode: str, **changes: Any) -> Instance:

@@ -36,7 +36,7 @@ class MinPrices:
     def usd(self, racks: Any, rails: Any) -> Any:
         """Bound from below the capital of `racks` racks in all with `rails` GPUs of each cabled."""
         modules = np.ceil(racks / self.module_racks)
-        return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
+        return self._any_sites_usd + modules * self.module_usd + racks * rails * self.rail_usd
 
     def usd_at(self, sites: int, racks: int, rails: int) -> float:
         """Bound the capital of a number of racks in all at a number of sites."""
@@ -51,10 +51,15 @@ class MinPrices:
     def _sites_usd(self, sites: int) -> float:
         return self.fixed_usd + self.site_usd * sites + self.joined_usd[min(sites, len(self.joined_usd) - 1)]
 
+    @property
+    def _any_sites_usd(self) -> float:
+        # Fibre may join three sites and more where it joins no two.
+        return min(self._sites_usd(n) for n in range(self.min_sites, max(self.min_sites + 1, len(self.joined_usd))))
+
     def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
         """Bound the number of blocks, each of `racks` racks with `rails` GPUs cabled, that a capital can pay."""
         each = racks * (self.module_usd / self.module_racks + rails * self.rail_usd)
-        left = max(0.0, usd - self._sites_usd(self.min_sites))
+        left = max(0.0, usd - self._any_sites_usd)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.where(each > 0, left / each * (1 + 1e-12) + 1e-9, np.inf)
         return np.floor(np.minimum(found, 1e15)).astype(np.int64)
