@@ -107,7 +107,7 @@ def priced(**objective: Any) -> dict[str, Any]:
     return asked | {"objective": {"minimize": "cost_usd", **objective}}
 
 
-@pytest.mark.parametrize(("seed", "how"), [(8, {}), *slow((3, {"sites": 2, "forced": True}), (14, {"sites": 2}))])
+@pytest.mark.parametrize(("seed", "how"), [(2, {}), *slow((3, {"sites": 2, "forced": True}), (14, {"sites": 2}))])
 @pytest.mark.parametrize("minimize", ["days_to_train", *slow("cost_usd")])
 def test_what_other_questions_left_in_a_cache_changes_no_answer(seed: int, how: dict[str, Any], minimize: Any) -> None:
     asked = toy(seed, **how).replaced(objective__minimize=minimize, objective__tolerance=0.0)
