@@ -311,7 +311,9 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
 def _cell(figure: Figure, first: Figure = None) -> str:
     if figure is None or isinstance(figure, bool):
         return "-" if figure is None else json.dumps(figure)
-    text = f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
+    text = figure if isinstance(figure, str) else f"{figure:,.6g}"
+    if not isinstance(figure, str) and (isinstance(figure, int) or 1e6 <= abs(figure) < 1e15):
+        text = f"{figure:,.0f}"  # in place of a power of ten
     if _is_number(figure) and _is_number(first) and abs(first) > SAME and figure != first:
         text += f" ({figure / first:.3g}x)"
     return text
