@@ -17,7 +17,7 @@ from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 EPS = 1e-9  # relative, by which sums in another order may differ
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which takes three times as long to make
 class StrategyRows(ArrayTable):
     """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
 

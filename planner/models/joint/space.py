@@ -270,6 +270,7 @@ class StrategyPipelines(ArrayTable):
     inside: Flags
 
 
+@lru_cache(maxsize=1 << 14)
 def _block(
     gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool, replicas: int | None = None
 ) -> RackBlock | None:
