@@ -159,7 +159,7 @@ class FewestDays(Goal):
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
-            dive.improve(self, best)
+            dive.improve(self, best, lambda: self.distance <= self.gap)
 
     def tick(self) -> None:
         """Stop at the limit; say where the search is every two seconds."""

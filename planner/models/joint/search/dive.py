@@ -1,9 +1,11 @@
 """First incumbents: the columns that are fastest on a free network, priced with fewer and fewer blocks."""
 
+import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
+NEIGHBOURS = 4  # strategies a choice away from that of a plan, in which a faster one is sought
 CLIMBED = 300  # strategies from the best of which faster ones are sought
 ALMOST = 1.15  # times the least time on a free network, up to which the fastest of a strategy is priced too
 STARTS = 4  # the fastest strategies, from which others are a choice away
@@ -73,13 +76,25 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
                 return
 
 
-def improve(goal: Goal, plan: JointPlan) -> None:
-    """Seek a faster plan than one among the other pipelines of its strategy."""
+def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
+    """Seek faster plans than one among the pipelines of its strategy, then of some a choice away, until one is near."""
     # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
-    faster = likely(goal.world, plan.column.strategy, goal.cutoff(0.0), timed=MANY_TIMED)
-    for _, column in reversed(list(faster)):
-        if column == plan.column or descend(goal, column, first=True):
+    own = plan.column.strategy
+    for s in _nearby(goal.world, own):
+        timed = MANY_TIMED if s is own else TIMED
+        for _, column in reversed(list(likely(goal.world, s, goal.cutoff(0.0), timed=timed))):
+            if column == plan.column or descend(goal, column, first=True):
+                break
+        if near():
             return
+
+
+def _nearby(world: World, own: Strategy) -> Iterator[Strategy]:
+    """Yield a strategy, then those of the least bounds that are a choice away from it."""
+    yield own
+    here = _choices(own)
+    others = (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
+    yield from heapq.nsmallest(NEIGHBOURS, others, key=partial(strategy_bound, world))
 
 
 def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
