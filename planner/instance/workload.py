@@ -155,7 +155,7 @@ class ModelChoice(Frozen):
     tokens: float = Field(description="Training tokens.")
     batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
     loss: float = Field(description="By the law of the loss, in nats.")
-    loss_bound: float = Field(description="Loss at flop_bound.")
+    loss_bound: float = Field(description="Loss at flop_bound; a larger model of fewer days may be below it.")
     ideal: Ideal = Field(description="The model at full use of every GPU.")
     assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
     compute_shares: dict[str, float] = Field(
