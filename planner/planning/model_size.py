@@ -1,8 +1,9 @@
 """Find the best model that a datacenter trains by a deadline, and the fewest GPUs that train the model of a compute.
 
-The law gives the best model for a compute C; the decisions give the days to train it, which grow with C. The largest C
-whose model is trained by the deadline is bracketed: at the lower end there is a plan, at the upper the layout's bound
-proves that there is none. Between the two the tokens are stretched until the deadline is met to the day.
+The law gives the best model for a compute C; the decisions give the days to train it, which mostly grow with C. The
+largest C whose model is trained by the deadline is bracketed: at the lower end there is a plan, at the upper the
+layout's bound proves that there is none. Between the two the tokens are stretched until the deadline is met to the day.
+A larger model may take fewer days where its shape divides better: where known days fall so, the bound is full use.
 """
 
 import math
@@ -49,6 +50,12 @@ class Bracket:
     def closed(self, tolerance: float) -> bool:
         """Return whether the ends are as near to each other as they must be."""
         return self.plan is not None and self.high <= self.low * (1 + tolerance)
+
+    @property
+    def grows(self) -> bool:
+        """Whether larger models took no fewer days, of those that have a plan."""
+        days = [own for _, own in sorted(self.days.items())]
+        return days == sorted(days)
 
     def next(self, last: float, deadline: float, tolerance: float) -> float:
         """Return the compute to try next: where days proportional to compute meet the deadline, then what closes it."""
@@ -154,7 +161,7 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
     bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
     gap = None if bound is None else (choice.loss - bound) / choice.loss
     loss = ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap)
-    status = "feasible" if bound is None else plan.status
+    status = "feasible" if bound is None or not bracket.grows else plan.status
     return plan.replaced(**as_asked(solved), objective=loss, model_choice=choice, status=status)
 
 
@@ -168,7 +175,7 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
     candidate = model_for(choose, bracket.low)
     flop = float(transformer.training_flop(candidate.parameters, workload.tokens))
     full = _ideal_flop(plan, deadline)
-    bound = max(min(bracket.high, full), flop)
+    bound = max(min(bracket.high, full) if bracket.grows else full, flop)
     loss = transformer.loss(law, candidate.parameters, workload.tokens)
     rate, assumed = choose.assumed_flop_per_second, None
     if rate is not None:

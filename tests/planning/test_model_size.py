@@ -51,6 +51,18 @@ def test_the_fixed_point_is_one(best: Plan) -> None:
         assert plan.layout.metrics.days_to_train == pytest.approx(30.0)
 
 
+def test_nothing_is_claimed_of_larger_models_that_take_fewer_days() -> None:
+    """Heads that tensor parallelism divides make a model of 26 faster than one of 25, and the bound is full use."""
+    family = FAMILY | {"heads_multiple_of": 1, "head_size": 128}
+    asked = question(racks=3, days=10.0, hbm=0.1, tolerance=0.02, family=family)
+    asked["limits"]["max_batch_tokens"] = 3e4
+    plan = solve(asked)
+    assert plan.model_choice is not None and check(plan) == [] and plan.status == "feasible"
+    days = [own for _, own in sorted((float(flop), own) for flop, own in plan.model_choice.days_by_flop.items())]
+    assert days != sorted(days)
+    assert plan.model_choice.flop_bound == pytest.approx(plan.model_choice.ideal.flop)
+
+
 def test_choosing_again_gives_the_same(best: Plan) -> None:
     assert solve(best.instance).model_choice == best.model_choice
 

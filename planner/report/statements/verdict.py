@@ -127,7 +127,7 @@ def _sureness(plan: Plan) -> str:
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
     size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
-        return f"Proven: no plan comes below {bound} (gap {size})."
+        return f"Proven: no plan comes below {bound} (gap {size}), as long as larger models take longer."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
 
 
