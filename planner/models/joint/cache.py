@@ -130,40 +130,28 @@ def most_paid(instance: Instance) -> tuple[float, float]:
 
 def _kept(own: Question, other: Question) -> tuple[str, ...]:
     """Return the parts of a cache of one question that serve another too."""
-    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
-    # The tables of pipelines depend on all but the values of degrees that no plan may have.
-    strategies, sites, fabrics = (of(own) == of(other) for of in (_of_strategies, _of_sites, _of_fabrics))
+    strategies, sites, fabrics = (a == b for a, b in zip(_needs(own), _needs(other), strict=True))
     kept: tuple[str, ...] = ("cut", "terms") if strategies else ()
     kept += ("tables", "tables_for", "bounds", "holding", "free", "slower") if strategies and sites else ()
     return kept + (("sites", "site_bounds") if sites else ()) + (("templates",) if fabrics else ())
 
 
-def _of_strategies(question: Question) -> Any:
-    """Return what strategies depend on; values of degrees that no plan may have leave out others whole."""
-    instance, without, _ = question
-    limits, pins = instance.limits, _but(("sites.", "wan."), instance.pins)
-    own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
-    left = _but(("sites", "placement.stripes", *DEGREES), without)
-    return instance.replaced(grid=instance.grid is None, limits=own, pins=pins), left
-
-
-def _of_sites(question: Question) -> Any:
-    """Return what the answers of sites depend on."""
+def _needs(question: Question) -> tuple[Any, Any, Any]:
+    """Return what strategies, the answers of sites and the tables of fabrics of a question depend on."""
+    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
+    # The tables of pipelines depend on all but the values of degrees that no plan may have.
     instance, without, how = question
-    return _campus(instance), _but(("layout.", "placement.stripes"), without), how
-
-
-def _of_fabrics(question: Question) -> Any:
-    """Return what the tables of fabrics depend on."""
-    return _campus(question[0]), _but(("layout.", "sites"), question[1])
-
-
-def _campus(instance: Instance) -> Instance:
-    """Return an instance without its model, batch, memory and layout."""
-    gpu, limits = instance.hardware.accelerator, {"max_batch_tokens": None, "memory_reserve_fraction": 0.0}
+    limits, gpu = instance.limits, instance.hardware.accelerator
+    own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
+    alone = instance.replaced(grid=instance.grid is None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
     memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
-    pins = _but(("layout.",), instance.pins)
-    return instance.replaced(workload=None, pins=pins, limits=instance.limits.replaced(**limits), **memory)
+    others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
+    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
+    return (
+        (alone, _but(("sites", "placement.stripes", *DEGREES), without)),
+        (campus, _but(("layout.", "placement.stripes"), without), how),
+        (campus, _but(("layout.", "sites"), without)),
+    )
 
 
 def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:

@@ -79,22 +79,17 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
 def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
     """Seek faster plans than one among the pipelines of its strategy, then of some a choice away, until one is near."""
     # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
-    own = plan.column.strategy
-    for s in _nearby(goal.world, own):
-        timed = MANY_TIMED if s is own else TIMED
-        for _, column in reversed(list(likely(goal.world, s, goal.cutoff(0.0), timed=timed))):
+    own, world = plan.column.strategy, goal.world
+
+    def seek(s: Strategy, timed: int) -> bool:
+        for _, column in reversed(list(likely(world, s, goal.cutoff(0.0), timed=timed))):
             if column == plan.column or descend(goal, column, first=True):
                 break
-        if near():
-            return
+        return near()
 
-
-def _nearby(world: World, own: Strategy) -> Iterator[Strategy]:
-    """Yield a strategy, then those of the least bounds that are a choice away from it."""
-    yield own
-    here = _choices(own)
-    others = (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
-    yield from heapq.nsmallest(NEIGHBOURS, others, key=partial(strategy_bound, world))
+    if not seek(own, MANY_TIMED):
+        others = heapq.nsmallest(NEIGHBOURS, _a_choice_away(world, own), key=partial(strategy_bound, world))
+        any(seek(s, TIMED) for s in others)
 
 
 def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
@@ -161,11 +156,16 @@ def climb(goal: Goal, column: Column) -> None:
     improve(every[:: max(1, len(every) // CLIMBED)])
     while at := [x.strategy for _, x in found[:STARTS] if id(x.strategy) not in left]:
         left.add(id(at[0]))
-        here = _choices(at[0])
-        improve(s for s in every if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
+        improve(_a_choice_away(world, at[0]))
     for seconds, other in found[:DIVES]:
         if other is not column and seconds < goal.cutoff(0.0):
             descend(goal, other, first=world.problem.calendar is not None)
+
+
+def _a_choice_away(world: World, own: Strategy) -> Iterator[Strategy]:
+    """Yield the strategies that differ from one in a single choice."""
+    here = _choices(own)
+    yield from (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
 
 
 def _choices(s: Strategy) -> tuple[Any, ...]:
