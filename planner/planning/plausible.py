@@ -73,7 +73,7 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
 
 def recipe_of_others(instance: Instance) -> Iterator[str]:
     """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
-    # Transformer Engine, check_mxfp8_support: compute capability 10.0 and later.
+    # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
     gpu, w = instance.hardware.accelerator, instance.workload
     if isinstance(gpu, str) or isinstance(w.software, str) or isinstance(w.precision, str):
         return

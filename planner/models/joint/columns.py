@@ -132,12 +132,16 @@ def strategy_bound(world: World, s: Strategy) -> float:
     return bound
 
 
-def known_bound(world: World, s: Strategy, *, own: bool = False) -> float | None:
-    """Return the bound that a question for no less money and racks asked for, or this one (`own`); None if none did."""
-    paid, (own_usd, own_racks) = world.cache.bounds.get(s), most_paid(world.problem.instance)
-    if paid is None or (paid[0] != (own_usd, own_racks) if own else paid[0][0] < own_usd or paid[0][1] < own_racks):
-        return None
-    return paid[1]
+def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
+    """Return the bound that a question for no less money and racks asked for, and whether it was this one; if any."""
+    paid, bound = world.cache.bounds.get(s, (None, 0.0))
+    own = most_paid(world.problem.instance)
+    return (bound, paid == own) if _covers(paid, own) else None
+
+
+def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
+    """Return whether an answer for some money and racks, if there is one, holds for a question of its own."""
+    return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
 
 
 def _bound_by_layers(world: World, s: Strategy) -> float:
@@ -204,8 +208,8 @@ def most_sequences(s: Strategy) -> int:
 def table_of(world: World, s: Strategy) -> StrategyTable:
     """Return the pipelines of a strategy that may have a replica and a micro-batch."""
     # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
-    paid, made_for = most_paid(world.problem.instance), world.cache.tables_for.get(s)
-    if made_for is not None and made_for[0] >= paid[0] and made_for[1] >= paid[1]:
+    paid = most_paid(world.problem.instance)
+    if _covers(world.cache.tables_for.get(s), paid):
         known: StrategyTable = world.cache.tables[s]
         return known
     world.cache.holding.pop(s, None)

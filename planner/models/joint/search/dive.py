@@ -81,15 +81,18 @@ def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
     # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
     own, world = plan.column.strategy, goal.world
 
-    def seek(s: Strategy, timed: int) -> bool:
+    def seek(s: Strategy, timed: int) -> None:
         for _, column in reversed(list(likely(world, s, goal.cutoff(0.0), timed=timed))):
             if column == plan.column or descend(goal, column, first=True):
-                break
-        return near()
+                return
 
-    if not seek(own, MANY_TIMED):
-        others = heapq.nsmallest(NEIGHBOURS, _a_choice_away(world, own), key=partial(strategy_bound, world))
-        any(seek(s, TIMED) for s in others)
+    seek(own, MANY_TIMED)
+    if near():
+        return
+    for s in heapq.nsmallest(NEIGHBOURS, _a_choice_away(world, own), key=partial(strategy_bound, world)):
+        seek(s, TIMED)
+        if near():
+            return
 
 
 def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:

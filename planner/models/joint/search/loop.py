@@ -190,7 +190,7 @@ class Loop:
             self.goal.tick()
             self.goal.world.count("strategies")
             known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
-            self.push(strategy_bound(self.goal.world, s) if known is None else known, 0.0, s)
+            self.push(known[0] if known else strategy_bound(self.goal.world, s), 0.0, s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin, and open nodes until none may hold a plan of use or a limit comes."""
@@ -259,7 +259,8 @@ class Loop:
 
     def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
-        if known_bound(self.goal.world, s, own=True) is None:
+        known = known_bound(self.goal.world, s)
+        if known is None or not known[1]:
             bound = strategy_bound(self.goal.world, s)
             if bound > t:
                 self.push(bound, c, s)
