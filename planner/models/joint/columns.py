@@ -502,11 +502,8 @@ def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
 
 
 def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
-    block = column.strategy.block(column.p)
-    if block is None:
-        return math.inf
     phi = world.problem.transport_slowdown
-    racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
+    racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
     free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
     step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
     tick = world.deadline.check

@@ -74,16 +74,12 @@ def conditions_of(problem: JointProblem) -> Conditions:
 
 def racks_of(plan: JointPlan) -> int:
     """Return the racks that a plan's blocks fill."""
-    block = plan.column.strategy.block(plan.column.p)
-    return 0 if block is None else sum(plan.shape.blocks) * block.racks
+    return sum(plan.shape.blocks) * plan.column.block.racks
 
 
 def strategy_of(plan: JointPlan) -> ParallelStrategy:
     """Spell the layout of a plan in full."""
-    c, split = plan.column, plan.split
-    s, block = c.strategy, c.strategy.block(c.p)
-    if block is None:
-        raise ValueError("a plan without a block")
+    c, s, block, split = plan.column, plan.column.strategy, plan.column.block, plan.split
     recomputed = any(split.recomputed)
     return ParallelStrategy.of_shape(
         s.shape,

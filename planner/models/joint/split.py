@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
-from planner.models.joint.space import Floats, Ints, Strategy
+from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics import Num
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step import ShardedTimes
 from planner.physics.training.step_prediction import LargestStage, Pipeline
@@ -39,11 +40,12 @@ class Column:
     lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
 
     @property
-    def is_run(self) -> bool:
-        """Whether the framework runs it: experts in whole groups, interleaved micro-batches in whole rounds."""
-        problem, shape = self.strategy.problem, self.strategy.shape
-        rounds = self.v > 1 and problem.rules.whole_rounds
-        return self.d * shape.gpus % problem.expert_group(shape) == 0 and not (rounds and self.m % self.p)
+    def block(self) -> RackBlock:
+        """Racks that hold whole replicas; every column of the declared space has some."""
+        block = self.strategy.block(self.p)
+        if block is None:
+            raise ValueError("joint: a column without a block")
+        return block
 
     @property
     def replica_gpus(self) -> int:
@@ -75,15 +77,6 @@ class Thresholds:
     most: int
 
 
-class UpTo(NamedTuple):
-    """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; and the distinct ones in order."""
-
-    seconds: Floats
-    chunk: Floats
-    all_seconds: Floats
-    all_chunks: Floats
-
-
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
 ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
@@ -113,9 +106,7 @@ class Stages:
     @cached_property
     def pipeline(self) -> Pipeline:
         """Times of the pipeline."""
-        c = self.column
-        block = c.strategy.block(c.p)
-        return c.strategy.pipeline(c.zero, inside=block is not None and block.rack_stages == 1)
+        return self.column.strategy.pipeline(self.column.zero, inside=self.column.block.rack_stages == 1)
 
     @cached_property
     def sharded(self) -> ShardedTimes:
@@ -125,8 +116,7 @@ class Stages:
     @cached_property
     def group(self) -> ReplicaGroup:
         """Replicas that exchange a stage."""
-        block, c = self.column.strategy.block(self.column.p), self.conditions
-        per_rack = block.replicas_per_rack if block is not None else 1
+        per_rack, c = self.column.block.replicas_per_rack, self.conditions
         return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
 
     @cached_property
@@ -146,11 +136,12 @@ class Stages:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Numbers of layers of a stage whose seconds are within the cutoff, from one a chunk; none if it is not run."""
-        c = self.column
-        if not c.is_run:
+        """Numbers of layers of a stage whose seconds are within the cutoff, from one a chunk."""
+        c, problem, shape = self.column, self.column.strategy.problem, self.column.strategy.shape
+        # A framework runs experts in whole groups, and interleaved micro-batches in whole rounds.
+        if c.d * shape.gpus % problem.expert_group(shape) or (c.v > 1 and problem.rules.whole_rounds and c.m % c.p):
             return np.arange(0)
-        most = c.strategy.problem.layers - (c.p - 1) * c.v
+        most = problem.layers - (c.p - 1) * c.v
         if math.isfinite(self.cutoff):
             in_time = (self.cutoff / self.effective + self._spared) / float(self.sharded.layer_seconds)
             most = min(most, math.floor(in_time * (1 + 1e-9)))
@@ -203,7 +194,12 @@ class Stages:
         fits = layers * kept <= left
         if s.recomputes == "none":
             return np.where(fits, 0, NO_FIT)
-        recompute = self._fewest(recomputing, layers, sizes, kept, saved)
+        # The fewest layers r with layers·(kept - r/size·saved) <= recomputing.
+        need = layers * kept - recomputing
+        recompute = np.where(need <= 0, 1, NO_FIT)
+        if saved > 0:
+            recompute = np.ceil(need * sizes / (layers * saved) * (1 - 1e-13) - 1e-12)
+            recompute = np.clip(recompute, 0, NO_FIT).astype(np.int64)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
         return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
 
@@ -218,24 +214,12 @@ class Stages:
         last = np.arange(c.p) == c.p - 1
         return np.asarray(np.where(last, np.maximum(working, head), working) + 0.0 * last)[:, None]
 
-    @staticmethod
-    def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
-        """Return the fewest layers r to recompute so that the activations in flight fit the memory left."""
-        # flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
-        need = flying * kept - left
-        if saved <= 0:
-            return np.where(need <= 0, 1, NO_FIT)
-        found = np.ceil(need * sizes / (flying * saved) * (1 - 1e-13) - 1e-12)
-        return np.asarray(np.clip(found, 0, NO_FIT), dtype=np.int64)
-
     def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
-        c, s = self.column, self.column.strategy
-        shards = self.conditions.shards
-        return float(
-            memory.gpu_state_bytes(
-                s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
-            )
+        c, s, shards = self.column, self.column.strategy, self.conditions.shards
+        found = memory.gpu_state_bytes(
+            s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
         )
+        return float(found)
 
     @cached_property
     def seconds(self) -> Floats:
@@ -250,7 +234,7 @@ class Stages:
         found = self.effective * each + self._wait(recompute, fits)
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
-    def _wait(self, recompute: Ints, fits: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Floats:
+    def _wait(self, recompute: Ints, fits: Flags) -> Floats:
         """Compute the seconds that unequal chunks add: by the order of events from the mean on, a bound for smaller."""
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:
@@ -296,11 +280,6 @@ class Stages:
         between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
         return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
 
-    @property
-    def _mean(self) -> int:
-        """Layers of the largest stage at least."""
-        return math.ceil(self.column.strategy.problem.layers / self.column.p)
-
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
         return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
@@ -323,16 +302,11 @@ class Stages:
         return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
 
     @cached_property
-    def _up_to(self) -> "UpTo":
-        """Seconds and those of a largest chunk, by stage and size: the most up to each size, and the distinct ones."""
+    def _up_to(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; the distinct ones in order."""
         seconds, chunk = self.seconds, self.chunk
-        each = np.maximum.accumulate(seconds, axis=1), np.maximum.accumulate(chunk, axis=1)
-        return UpTo(*each, _increasing(seconds), _increasing(chunk[seconds < np.inf]))
-
-    def caps(self, stage: float, chunk: float, most: int) -> Ints:
-        """Most layers of each stage within the limits: every size up to it keeps them; `v - 1` where none does."""
-        within = ((self._up_to.seconds <= stage) & (self._up_to.chunk <= chunk)).sum(axis=1)
-        return np.asarray(np.minimum(within + self.column.v - 1, max(most, self.column.v - 1)))
+        most_seconds, most_chunk = np.maximum.accumulate(seconds, axis=1), np.maximum.accumulate(chunk, axis=1)
+        return most_seconds, most_chunk, _increasing(seconds), _increasing(chunk[seconds < np.inf])
 
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
         """Return the least limit on one figure that admits a split under one on the other; infinite where none does."""
@@ -358,7 +332,8 @@ class Stages:
         if not (largest < best).any():
             return
         by_seconds, by_chunk, values, chunks = self._up_to
-        for most in range(max(self._mean, self.column.v), int(self.sizes[-1]) + 1):
+        mean = -(-self.column.strategy.problem.layers // self.column.p)
+        for most in range(max(mean, self.column.v), int(self.sizes[-1]) + 1):
             if largest[most - self.column.v] >= best:
                 continue
             self.tick()
@@ -388,9 +363,7 @@ class Stages:
     @property
     def _has_rule(self) -> bool:
         """Whether a rule of the framework binds the layers that stages recompute, and none of its numbers is set."""
-        problem = self.column.strategy.problem
-        free = problem.rules.recompute == "free" or self.each >= 0
-        return not free and problem.pin("recomputed_layers_per_stage") is None
+        return self.each < 0 and self.column.strategy.problem.recomputes_alike
 
     @cached_property
     def _alike(self) -> Iterator[Self]:
@@ -413,19 +386,16 @@ class Stages:
             return
         most = -(-int(self.sizes[-1]) // self.column.v)
         numbers = range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ()
-        stages = self._under(0)
+        stages = self
         for each in itertools.chain((0,) if strategy.recomputes != "some" else (), numbers):
-            stages = stages._under(each)
+            kept = (*KEPT, "_needed") if min(stages.each, each) > 0 else KEPT
+            stages = stages._with(kept, each=each)
             fits = stages.recomputed < NO_FIT
             layers_kept = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
             if layers_kept >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:
                 yield stages
             if np.all(fits == (stages._needed < NO_FIT)):
                 return
-
-    def _under(self, each: int) -> Self:
-        """Return the stages whose chunks all recompute `each` layers; figures that do not depend on it are kept."""
-        return self._with(KEPT + (("_needed",) if min(self.each, each) > 0 else ()), each=each)
 
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none takes less than the cutoff."""
@@ -446,7 +416,7 @@ class Stages:
     @property
     def _min_seconds(self) -> float:
         """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
-        v, layers = self.column.v, self._mean
+        v, layers = self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
         recomputed = schedule.recomputed_alike(layers, v, self.each)
         stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
         chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
@@ -512,18 +482,22 @@ class Stages:
 
     def spread(self, t: Thresholds) -> LayerSplit:
         """Spread the layers within limits, the largest stages relieved first."""
-        wanted = self.column.strategy.problem.layers_of(self.column.p)
-        sizes, surplus = self.caps(t.stage, t.chunk, t.most) if wanted is None else np.array(wanted), 0
-        surplus = int(sizes.sum()) - self.column.strategy.problem.layers
+        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+        if wanted is not None:
+            sizes = np.array(wanted)
+        else:  # every size of a stage up to its most keeps the limits
+            most_seconds, most_chunk, *_ = self._up_to
+            within = ((most_seconds <= t.stage) & (most_chunk <= t.chunk)).sum(axis=1)
+            sizes = np.minimum(within + c.v - 1, max(t.most, c.v - 1))
+        surplus = int(sizes.sum()) - c.strategy.problem.layers
         while surplus > 0:
             spare = sizes > self.least_sizes
             top = sizes[spare].max()
             for i in np.flatnonzero(spare & (sizes == top))[:surplus]:
                 sizes[i] -= 1
                 surplus -= 1
-        recompute = self.recomputed[np.arange(self.column.p), sizes - self.column.v]
-        layers, recomputed = tuple(int(n) for n in sizes), tuple(int(r) for r in recompute)
-        return LayerSplit(seconds=t.seconds, layers=layers, recomputed=recomputed)
+        recomputed = self.recomputed[np.arange(c.p), sizes - c.v]
+        return LayerSplit(seconds=t.seconds, layers=tuple(sizes.tolist()), recomputed=tuple(recomputed.tolist()))
 
 
 def _increasing(values: Floats) -> Floats:

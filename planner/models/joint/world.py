@@ -114,14 +114,6 @@ class World:
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
 
-    def __post_init__(self) -> None:
-        """Bound the capital of sites where there are several to choose from."""
-        known = self.cache.site_bounds
-        if self.sites is not None and (known is None or known.sites is not self.sites):
-            from planner.models.joint.places.site_bounds import SiteBounds
-
-            self.cache.site_bounds = SiteBounds(sites=self.sites)
-
     def end_at(self, deadline: Deadline) -> None:
         """Hand a search's deadline down to all that it asks."""
         self.deadline = deadline
@@ -137,8 +129,13 @@ class World:
 
     @property
     def site_bounds(self) -> "SiteBounds | None":
-        """Lower bounds on the capital of sites."""
-        return self.cache.site_bounds if self.sites is not None else None
+        """Lower bounds on the capital of sites, where there are several to choose from."""
+        known = self.cache.site_bounds
+        if self.sites is not None and (known is None or known.sites is not self.sites):
+            from planner.models.joint.places.site_bounds import SiteBounds
+
+            self.cache.site_bounds = known = SiteBounds(sites=self.sites)
+        return known if self.sites is not None else None
 
     @property
     def budget(self) -> float:
@@ -175,18 +172,17 @@ class World:
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
         if rails not in self.most_racks:
-            self.most_racks[rails] = self._max_racks(rails)
+            joined = math.inf if self.templates is None else self.problem.joined_racks(rails)
+            hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
+            owned = hardware.racks or 0
+            if self.sites is not None:
+                most = self.sites.max_racks(rails) if joined else 0
+            elif limit is not None and cost.facility_mw(hardware, owned) > limit * (1 + 1e-9):
+                most = 0
+            else:
+                most = int(min(owned, joined)) if self.owned_usd <= self.budget else 0
+            self.most_racks[rails] = most
         return self.most_racks[rails]
-
-    def _max_racks(self, rails: int) -> int:
-        joined = math.inf if self.templates is None else self.problem.joined_racks(rails)
-        if self.sites is not None:
-            return self.sites.max_racks(rails) if joined else 0
-        hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
-        racks = int(min(hardware.racks or 0, joined))
-        if limit is not None and cost.facility_mw(hardware, hardware.racks or 0) > limit * (1 + 1e-9):
-            return 0
-        return racks if self.owned_usd <= self.budget else 0
 
     @cached_property
     def owned_usd(self) -> float:
@@ -197,29 +193,25 @@ class World:
 
 def open_sites(world: World, column: Column) -> range:
     """Return the numbers of sites over which the blocks of a column may be shared out."""
-    block = column.strategy.block(column.p)
-    total = 0 if block is None else block.blocks(column.d)
-    first, last = 1 if world.sites is None else world.sites.min_open, min(world.max_open, total)
+    first = 1 if world.sites is None else world.sites.min_open
+    last = min(world.max_open, column.block.blocks(column.d))
     fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
     return range(next(fewest, last + 1), last + 1)
 
 
 def spared(world: World, column: Column) -> list[Column]:
     """Return a column with each choice of spares, and of lanes where links fail; itself where failures do not count."""
-    calendar, block = world.problem.calendar, column.strategy.block(column.p)
-    if calendar is None or block is None:
+    calendar = world.problem.calendar
+    if calendar is None:
         return [column]
-    idle = block.rails < world.problem.gpus and world.templates is not None
+    idle = column.block.rails < world.problem.gpus and world.templates is not None
     lanes = lanes_to_choose(world.problem.instance) if calendar.r.counts_links else [0]
     return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
 
 
 def largest_parts(column: Column, sites: int) -> range:
     """Return the numbers of blocks that the largest of some sites may have of a column's: a fabric joins them."""
-    block = column.strategy.block(column.p)
-    if block is None:
-        return range(0)
-    total = block.blocks(column.d)
+    block, total = column.block, column.block.blocks(column.d)
     joined = column.strategy.problem.joined_racks(block.rails) / block.racks
     return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
 
@@ -230,11 +222,7 @@ def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator
     Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
     whose largest part is within it.
     """
-    s = column.strategy
-    block = s.block(column.p)
-    if block is None:
-        return
-    total = block.blocks(column.d)
+    s, block, total = column.strategy, column.block, column.block.blocks(column.d)
     missing = total * block.replicas - column.d
     pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)
     for blocks in _partitions(total, sites, largest_parts(column, sites) if largest is None else largest):

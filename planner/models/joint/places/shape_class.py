@@ -36,8 +36,7 @@ class ShapeClass(ShapeProblem):
     def of(cls, world: World, column: Column, sites: int, largest: range | None = None) -> "ShapeClass":
         """Return the class of all shapes over some sites, or of those whose largest part is in a range."""
         largest = largest_parts(column, sites) if largest is None else largest
-        block = column.strategy.block(column.p)
-        left = 0 if block is None else block.blocks(column.d) - largest[0]
+        left = column.block.blocks(column.d) - largest[0]
         rest = [left // (sites - 1) + (i < left % (sites - 1)) for i in range(sites - 1)] if sites > 1 else []
         shape = Shape((largest[0], *rest), (column.d - 1) // sites + 1)
         return cls(world=world, column=column, shape=shape, high=largest[-1])

@@ -53,10 +53,7 @@ class ShapeProblem:
     @cached_property
     def block(self) -> RackBlock:
         """Racks of the column's replicas."""
-        block = self.column.strategy.block(self.column.p)
-        if block is None:
-            raise ValueError("a column without a block")
-        return block
+        return self.column.block
 
     @property
     def several(self) -> bool:
