@@ -16,17 +16,16 @@ from planner.errors import InputError
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.instance.workload import Parallelism
+from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.calendar import Calendar, calendar_of
-from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training import memory, step, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import LayerBytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
-from planner.physics.training.parallel_strategy import RackBlock, block_of
+from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline
 from planner.simulation.flow_times import transport_slowdown_of
@@ -35,6 +34,14 @@ MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence ta
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads
 WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to it
 DEFAULT_WAN = Wan()  # default prices, where two sites have no stated fibre
+SHOWN = 24  # values of a choice that an error lists
+REASONS = {
+    "replicas_per_rack": "a rack takes only as many replicas as fit with its stages",
+    "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
+    "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
+}
+RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees rules of a framework narrow
+OTHER = "choose another workload.software, or add it to its"
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -95,8 +102,8 @@ class JointProblem:
     @property
     def stage_layers(self) -> list[int] | None:
         """Layers of each stage where they are pinned."""
-        found: list[int] | None = self.pin("layers_per_stage")
-        return found
+        layers: list[int] | None = self.pin("layers_per_stage")
+        return layers
 
     def expert_group(self, shape: LayerShape) -> int:
         """Return the GPUs that must divide those of a stage at all replicas, by a rule; 1 without one."""
@@ -139,12 +146,11 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    network = instance.network
-    spares = network.spares if network is not None else None
+    spares = instance.network.spares if instance.network is not None else None
     problem = JointProblem(
         instance=instance,
         machine=machine,
-        transport_slowdown=transport_slowdown_of(network),
+        transport_slowdown=transport_slowdown_of(instance.network),
         max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=step.memory_limit_bytes(instance),
         calendar=calendar_of(instance, machine.model),
@@ -152,11 +158,78 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},
     )
-    refuse_pins(problem, _degrees(problem))
+    _refuse_pins(problem)
     if not _is_left(problem) and _is_left(problem.freed):
         pins = ", ".join(f"{path}={value!r}" for path, value in problem.pins.items())
-        raise InputError(f"pins: {pins} together are outside the declared space{freed(problem)}")
+        raise InputError(f"pins: {pins} together are outside the declared space{_rules_remedy(problem)}")
     return problem
+
+
+def _refuse_pins(problem: JointProblem) -> None:
+    """Refuse pinned values that no column has, with those that there are; never ignore one."""
+    for name, values in _degrees(problem).items():
+        wanted = problem.pin(name)
+        if wanted is not None and wanted not in values:
+            known = ", ".join(map(str, values[:SHOWN]))
+            why = _missing(problem.machine.software, name, wanted) or (f" ({REASONS[name]})" if name in REASONS else "")
+            why += _rules_remedy(problem) if NEEDS.get(name) in RULED else ""
+            raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
+    if problem.pin("data_parallel_by_site") is not None:
+        shared = "the joint optimum shares the replicas out itself, whole blocks of racks to a site"
+        remedy = "pin layout.data_parallel, and racks by sites.racks.<site>"
+        raise InputError(f"pins['layout.data_parallel_by_site']: {shared}; {remedy}")
+    _refuse_stages(problem)
+    stages, stripes = problem.pin("pipeline_parallel"), problem.instance.pins.get("placement.stripes")
+    most = len(problem.stage_layers) if problem.stage_layers is not None else stages or problem.layers
+    if stripes is not None and stripes > most:
+        why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
+        why = f"a pipeline is cut into as many stripes as it has stages at most, and {why}"
+        outside = f"{stripes!r} is outside the declared space; {why}; pin 1 to {most}"
+        raise InputError(f"pins['placement.stripes']: {outside}")
+
+
+def _missing(software: Software, name: str, wanted: Any) -> str:
+    """Name the feature that a choice of the layout needs and the framework lacks, with the remedy; empty if none."""
+    if name in NEEDS and not software.has(NEEDS[name]):
+        return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
+    if name == "zero_stage" and wanted in software.zero_stages:
+        alone = "pin layout.pipeline_parallel to 1"
+        return f"; {software.name} has it without pipelines: {alone}, or {OTHER} pipelined_zero_stages"
+    if name == "zero_stage":
+        return f"; {software.name} has no other: {OTHER} zero_stages"
+    return f"; {software.name} has no other schedule: {OTHER} schedules" if name == "schedule" else ""
+
+
+def _rules_remedy(problem: JointProblem) -> str:
+    """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
+    framework = problem.rules.framework
+    return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""
+
+
+def _refuse_stages(problem: JointProblem) -> None:
+    """Refuse layers by stage that are not those of the model, or not as many as the stages."""
+    layers, recomputed = problem.stage_layers, problem.pin("recomputed_layers_per_stage")
+    stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
+    path, software = "pins['layout.layers_per_stage']", problem.machine.software
+    if layers is not None:
+        if len(layers) > 1 and not software.has("pipeline"):
+            why = _missing(software, "pipeline_parallel", len(layers))
+            raise InputError(f"{path}: has {len(layers)} stages{why}")
+        if sum(layers) != problem.layers:
+            raise InputError(f"{path}: sums to {sum(layers)}; the model has {problem.layers} layers")
+        if stages not in (None, len(layers)):
+            raise InputError(f"{path}: has {len(layers)} stages; layout.pipeline_parallel is pinned to {stages}")
+        if virtual is not None and virtual > min(layers):
+            raise InputError(f"{path}: a stage of {min(layers)} layers cannot hold {virtual} virtual stages")
+    if recomputed is None:
+        return
+    path = "pins['layout.recomputed_layers_per_stage']"
+    if layers is None:
+        raise InputError(f"{path}: needs layout.layers_per_stage too")
+    if len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False)):
+        raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
+    if any(recomputed) and problem.pin("recompute") not in (None, "full"):
+        raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
 
 
 def _is_left(problem: JointProblem) -> bool:
@@ -214,11 +287,10 @@ class Strategy:
 
     def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
         """Return the times of the pipeline under a ZeRO stage, all stages `inside` a rack or not."""
-        known = self.under_zero.get((zero_stage, inside))
-        if known is None:
-            known = replace(self.within if inside else self.between, zero_stage=zero_stage)
-            self.under_zero[zero_stage, inside] = known
-        return known
+        if (zero_stage, inside) not in self.under_zero:
+            own = self.within if inside else self.between
+            self.under_zero[zero_stage, inside] = replace(own, zero_stage=zero_stage)
+        return self.under_zero[zero_stage, inside]
 
     @property
     def machine(self) -> Machine:
@@ -237,11 +309,8 @@ class Strategy:
 
     def block(self, pipeline: int) -> RackBlock | None:
         """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
-        s, problem = self.shape, self.problem
-        replicas = problem.pin("replicas_per_rack")
-        return _block(
-            problem.gpus, *s.degrees, pipeline, packed=self.packed, all_rails=problem.all_rails, replicas=replicas
-        )
+        g, rails, replicas = self.problem.gpus, self.problem.all_rails, self.problem.pin("replicas_per_rack")
+        return _block(g, *self.shape.degrees, pipeline, packed=self.packed, all_rails=rails, replicas=replicas)
 
     @cached_property
     def pipelines(self) -> "StrategyPipelines":
@@ -274,13 +343,8 @@ class StrategyPipelines(ArrayTable):
 def _block(
     gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool, replicas: int | None = None
 ) -> RackBlock | None:
-    found = block_of(
-        gpus,
-        (t, c, e),
-        pipeline_parallel=pipeline,
-        stages_per_rack=min(pipeline, gpus // (t * c)) if packed else 1,
-        replicas_per_rack=replicas,
-    )
+    stages = min(pipeline, gpus // (t * c)) if packed else 1
+    found = block_of(gpus, (t, c, e), pipeline_parallel=pipeline, stages_per_rack=stages, replicas_per_rack=replicas)
     return replace(found, rails=gpus) if found is not None and all_rails else found
 
 
@@ -294,8 +358,14 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
         if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks
-        row = (*sizes, block.rails, block.rack_stages == 1)
+        row = (
+            block.racks,
+            block.replicas,
+            block.replicas_per_rack,
+            block.stage_racks,
+            block.rails,
+            block.rack_stages == 1,
+        )
         rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
@@ -327,7 +397,6 @@ def strategy(
     between = step_prediction.pipeline_of(
         problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi, fronts=fronts
     )
-    within = step_prediction.inside_rack(between)
     m = between.machine
     return Strategy(
         problem=problem,
@@ -336,7 +405,7 @@ def strategy(
         packed=False,
         recomputes=recomputes,
         between=between,
-        within=within,
+        within=step_prediction.inside_rack(between),
         weights=weights_of(m, shape),
         bytes=memory.layer_bytes(m, shape),
     )
