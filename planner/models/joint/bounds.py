@@ -88,13 +88,8 @@ class Terms(ArrayTable):
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
 
 
-def even_seconds(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Floats:
-    """Bound the step of rows from below: the most even stages, all in memory, nothing recomputed unless all is."""
-    return terms(s, zero, rows, c).seconds(rows)
-
-
 def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms:
-    """Return the least terms of the step of rows."""
+    """Bound the terms of the step of rows from below: the most even stages, all in memory, nothing recomputed."""
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
     group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
@@ -136,6 +131,7 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
 MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
 FEW_ENTRIES = 1 << 13  # of a table that is worked out at once, however wide its rows
 LEAST_WIDTH, WIDER = 8, 4  # of the narrowest table in stages, and of each next one over the one before
+MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
@@ -231,9 +227,8 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
 
     def state(layers: int, ends: int) -> Floats:
-        found = memory.gpu_state_bytes(
-            m, s.shape, s.weights, layers=layers, ends=ends, zero_stage=zero, replicas=shards
-        )
+        numbers = {"layers": layers, "ends": ends, "zero_stage": zero}
+        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=shards)
         return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
 
     head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
@@ -315,6 +310,3 @@ def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats,
         rising = np.where(holding < most, rise, 0.0).sum(axis=1)
         found = found + np.where(rising > 0, short / np.maximum(rising, 1e-300), 0.0)
     return found
-
-
-MOST_SECONDS = 1e30  # beyond any stage: the layers cannot be holding

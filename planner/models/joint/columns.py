@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.cache import most_paid
-from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy, StrategyPipelines
+from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
 from planner.physics.network.fabric_designs import joined_modules
@@ -83,7 +82,8 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     """
     if v == 1 or problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
-    less, even = _short_of_rounds(problem), math.ceil(problem.layers / p)
+    # Where no rule asks for whole rounds the last falls short by one: `interleaving.min_excess_seconds` has the whole.
+    less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
     m = (total // np.maximum(d, 1) + less) // p * p - less
     fill = (p - 1) * math.ceil(even / v) * pruning.layer
     fine = (m >= 2 * p - less) & (m * pruning.each + fill < pruning.cutoff * m * d)
@@ -91,21 +91,14 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
 
 
 def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> Ints:
-    """Return the numbers of micro-batches that the most of them speaks for: of two whole rounds and more.
+    """Return the numbers of micro-batches that the most of them speaks for: of two rounds and more.
 
-    One fewer where no rule asks for whole rounds: `interleaving.min_excess_seconds` counts those that are whole.
     UnansweredError: the batch is so large that not all of them can be kept.
     """
     deadline.check()
     if m // p > MOST_ROUNDS:
         raise UnansweredError(f"a step may have more than {MOST_ROUNDS:,} numbers of micro-batches; lower the batch")
-    less = _short_of_rounds(problem)
-    return np.arange(2 * p - less, m + 1, p)
-
-
-def _short_of_rounds(problem: JointProblem) -> int:
-    """Return by how many micro-batches the last round falls short of a whole one."""
-    return 0 if problem.rules.whole_rounds else 1
+    return np.arange(2 * p - (0 if problem.rules.whole_rounds else 1), m + 1, p)
 
 
 TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
@@ -126,8 +119,19 @@ def max_racks(world: World, rails: int) -> int:
 
 def strategy_bound(world: World, s: Strategy) -> float:
     """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
-    known = s in world.cache.tables
-    bound = float(pipelines_of(world, s)[0].min(initial=math.inf)) if known else _bound_by_layers(world, s)
+    if s in world.cache.tables:
+        bound = float(pipelines_of(world, s)[0].min(initial=math.inf))
+    else:  # on as many racks as its fewest GPUs of each cabled allow
+        shape, gpus, calendar = s.shape, s.problem.gpus, s.problem.calendar
+        c = context_racks(gpus, *shape.degrees[:2])
+        replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
+        most, each = min(replicas, s.problem.max_sequences * s.problem.layers), s.least_layers * s.layer
+        if most <= 0:
+            bound = math.inf
+        elif calendar is None:
+            bound = each / (most * shape.micro_batch)
+        else:
+            bound = float(calendar.min_seconds(each / shape.micro_batch, 0.0, most, shape.gpus))
     world.cache.bounds[s] = most_paid(world.problem.instance), bound
     return bound
 
@@ -142,19 +146,6 @@ def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
 def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
     """Return whether an answer for some money and racks, if there is one, holds for a question of its own."""
     return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
-
-
-def _bound_by_layers(world: World, s: Strategy) -> float:
-    """Bound the seconds of a strategy by its layers, on as many racks as its fewest GPUs of each cabled allow."""
-    shape, gpus = s.shape, s.problem.gpus
-    c = context_racks(gpus, *shape.degrees[:2])
-    replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
-    most, calendar = min(replicas, s.problem.max_sequences * s.problem.layers), s.problem.calendar
-    if most <= 0:
-        return math.inf
-    if calendar is None:
-        return s.least_layers * s.layer / (most * shape.micro_batch)
-    return float(calendar.min_seconds(s.least_layers * s.layer / shape.micro_batch, 0.0, most, shape.gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +204,24 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
         known: StrategyTable = world.cache.tables[s]
         return known
     world.cache.holding.pop(s, None)
-    t, problem = s.pipelines, s.problem
-    total = most_sequences(s)
-    min_count = _min_counts(problem, t)
-    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(min_count, 1))
+    t, problem, total = s.pipelines, s.problem, most_sequences(s)
+    fewest = np.where(t.v > 1, t.p, 1)  # micro-batches: interleaved a pipeline takes whole rounds of its stages
+    rows = StrategyRows(t.p, t.v, np.ones_like(t.p), fewest, t.replicas_per_rack, t.stage_racks, t.replicas, t.inside)
+    if s not in world.cache.terms:  # which hold whatever the budget
+        world.cache.terms[s] = bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+    # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
+    # stripes.
+    wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
+    if wanted is not None:
+        fewest = np.where(fewest <= wanted, wanted, 0)
+    if stripes is not None and problem.instance.network is not None:
+        fewest = np.where(t.racks >= stripes * t.stage_racks, fewest, 0)
+    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(fewest, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
-    i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
-    rows = _rows_of(t, d, min_count).part(i)
-    each, once = (x[i] for x in min_terms(world, s, total))
+    i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
+    rows = replace(rows, d=d, m=fewest).part(i)
+    each, once = (x[i] for x in world.cache.terms[s])
     world.cache.tables_for[s] = paid
     world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
     return table_of(world, s)
@@ -260,40 +260,6 @@ def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> 
         return np.asarray(each / rows.d + once, dtype=np.float64)
     found = calendar.min_seconds(each, once, rows.d, rows.p * s.shape.gpus)
     return np.asarray(found, dtype=np.float64)
-
-
-def _min_counts(problem: JointProblem, t: StrategyPipelines) -> Ints:
-    """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes."""
-    # Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
-    stripes, wanted = problem.instance.pins.get("placement.stripes"), problem.pin("microbatches_per_step")
-    found = np.where(t.v > 1, t.p, 1)
-    if wanted is not None:
-        found = np.where(found <= wanted, wanted, 0)
-    if stripes is not None and problem.instance.network is not None:
-        found = np.where(t.racks >= stripes * t.stage_racks, found, 0)
-    return np.asarray(found, dtype=np.int64)
-
-
-def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
-    """Return the least terms of all pipelines of a strategy, whatever the budget."""
-    if s not in world.cache.terms:
-        t = s.pipelines
-        rows = _rows_of(t, np.ones(len(t.p), dtype=np.int64), np.where(t.v > 1, t.p, 1))
-        world.cache.terms[s] = bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
-    return world.cache.terms[s]
-
-
-def _rows_of(t: StrategyPipelines, d: Ints, m: Ints) -> StrategyRows:
-    return StrategyRows(
-        p=t.p,
-        v=t.v,
-        d=d,
-        m=m,
-        replicas_per_rack=t.replicas_per_rack,
-        stage_racks=t.stage_racks,
-        block_replicas=t.replicas,
-        inside=t.inside,
-    )
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
@@ -482,30 +448,25 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
     for all numbers of rounds up to the column's own.
     """
-    calendar, timed = world.problem.calendar, _free_step_seconds if waits else partial(_free_seconds, waits=False)
-    if calendar is None:
-        return timed(world, column, cutoff)
-    stretch = calendar.least_stretch(column.d, column.replica_gpus)
-    return stretch * timed(world, column, cutoff / stretch)
-
-
-def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
-    cache = world.cache
+    calendar, cache = world.problem.calendar, world.cache
+    stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
+    cutoff /= stretch
+    if not waits:
+        return stretch * _free_step_seconds(world, column, cutoff, waits=False)
     if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
-        found = _free_seconds(world, column, cutoff)
+        found = _free_step_seconds(world, column, cutoff, waits=True)
         if math.isfinite(found):
             cache.free[column] = found
         else:
             cache.slower[column] = cutoff
     seconds = cache.free.get(column, math.inf)
-    return seconds if seconds < cutoff else math.inf
+    return stretch * seconds if seconds < cutoff else math.inf
 
 
-def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
+def _free_step_seconds(world: World, column: Column, cutoff: float, *, waits: bool) -> float:
     phi = world.problem.transport_slowdown
     racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
     free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
-    step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
-    tick = world.deadline.check
+    tick, step = world.deadline.check, cutoff * column.sequences
     found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
     return math.inf if found is None else found.seconds / column.sequences

@@ -288,7 +288,8 @@ class FastestSearch(CapitalBounds):
         fibre = self.shape_problem.fibre(1, rtt)
         if fibre is not None:
             fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
-        return self.shape_problem.even_bounds(send, allreduce, fibre)
+        q = self.shape_problem
+        return np.asarray(q.on_clock(q.even_seconds(send, allreduce, fibre)))
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""

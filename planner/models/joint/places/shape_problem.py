@@ -12,7 +12,7 @@ from planner.instance.references_and_pins import ONE_SITE
 from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
-from planner.models.joint.bounds import RowConditions, StrategyRows, even_seconds
+from planner.models.joint.bounds import RowConditions, StrategyRows, terms
 from planner.models.joint.calendar import ColumnOnClock
 from planner.models.joint.places.site_question import PlacedParts, SitesExtent
 from planner.models.joint.space import Floats, Ints
@@ -313,24 +313,12 @@ class ShapeProblem:
         at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
         return [] if at is None else near[at:]
 
-    def even_bounds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
-        """Bound the seconds a sequence on a clock at several slowdowns at once, and fibre of each, by even stages."""
-        return np.asarray(self.on_clock(self.even_seconds(send, allreduce, fibre)), dtype=np.float64)
-
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound the seconds of steps a sequence at several slowdowns at once, and fibre of each, by even stages."""
-        c, n = self.column, len(send)
-        rows = StrategyRows(
-            p=np.full(n, c.p),
-            v=np.full(n, c.v),
-            d=np.full(n, c.d),
-            m=np.full(n, c.m),
-            replicas_per_rack=np.full(n, self.block.replicas_per_rack),
-            stage_racks=np.full(n, self.block.stage_racks),
-            block_replicas=np.full(n, self.block.replicas),
-            inside=np.full(n, self.block.rack_stages == 1),
-        )
-        return even_seconds(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)) / c.sequences
+        c, block = self.column, self.block
+        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.rack_stages == 1
+        rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
+        return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
         """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least."""
@@ -338,7 +326,8 @@ class ShapeProblem:
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least = np.full(len(tried), tried[0])
         sends, allreduces = np.concatenate([tried, least]), np.concatenate([least, tried])
-        late = self.even_bounds(sends, allreduces, self.best_fibre).reshape(2, -1) > cutoff * (1 + EPS)
+        seconds = self.on_clock(self.even_seconds(sends, allreduces, self.best_fibre))
+        late = np.reshape(seconds, (2, -1)) > cutoff * (1 + EPS)
         send, allreduce = np.where(late.any(axis=1), tried[np.argmax(late, axis=1)], np.inf).tolist()
         return send, allreduce
 
