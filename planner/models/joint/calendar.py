@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +39,6 @@ class Sparing:
 
 
 NO_SPARES = Sparing()
-
-
-class ColumnOnClock(NamedTuple):
-    """What the failures of a column depend on; of 0 lanes of every NIC the links are those that stop it least."""
-
-    replicas: int
-    replica_gpus: int
-    shares_state: bool
-    lanes: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,8 +82,7 @@ class Calendar:
         return least[0], least[1]
 
     @cached_property
-    def gone_per_gpu(self) -> float:
-        """Replicas that are gone at any time, for each GPU of one."""
+    def _gone_per_gpu(self) -> float:  # replicas that are gone at any time, for each GPU of one
         return float(recovery.stops_per_gpu_second(self.r, self.links)) * self.r.rejoin_seconds * ROUNDING
 
     def _at(self, gpus: Any) -> Any:
@@ -108,11 +98,10 @@ class Calendar:
         """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
         at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
         _, *last = self._steps
-        tables = zip(last, self._per_gpu, strict=True)
-        whole, elastic = (np.minimum(x[at] / most, before[at]) for x, before in tables)
+        whole, elastic = (np.minimum(x[at] / most, before[at]) for x, before in zip(last, self._per_gpu, strict=True))
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self.gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
         return np.minimum(whole, elastic + away / most)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
@@ -170,16 +159,17 @@ class Calendar:
             shares_state=shares_state,
         )
 
-    def stretch_at_least(self, column: ColumnOnClock, standing: SpareEffect) -> float:
+    def stretch_at_least(
+        self, replicas: int, replica_gpus: int, standing: SpareEffect, *, shares_state: bool, lanes: int
+    ) -> float:
         """Bound the stretch of steps by failures, given the spares; infinite where none is a way to go on."""
-        job, known = self._ways(column, standing.spares)
+        job, known = self._ways(replicas, replica_gpus, standing.spares, shares_state=shares_state, lanes=lanes)
         return min((float(stretch) for stretch, _ in stretched(job, known, standing)), default=math.inf)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
-    def _ways(self, column: ColumnOnClock, spares: bool) -> tuple[CheckpointedJob, list[Way]]:
+    def _ways(self, replicas: int, replica_gpus: int, spares: bool, **how: Any) -> tuple[CheckpointedJob, list[Way]]:
         """Return the job of a column whose steps take no time, and its ways to resume after a failure."""
-        replicas, gpus, shares_state, lanes = column
-        job = self.job(replicas, gpus, 0.0, shares_state=shares_state, lanes=lanes)
+        job = self.job(replicas, replica_gpus, 0.0, **how)
         return job, list(ways(job, spares=spares))
 
 

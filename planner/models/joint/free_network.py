@@ -42,16 +42,9 @@ class Fastest:
         return None if self.plan is None else strategy_of(self.plan)
 
 
-def fastest_on(instance: Instance, racks: int, *, time_limit: float | None = None) -> Fastest:
-    """Return the fastest layout of an instance on `racks` racks."""
-    return fastest_of(problem_on(instance, racks), time_limit=time_limit)
-
-
 def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
-    deadline = Deadline(time_limit)
-    world = World(problem=problem, sites=None, templates=None, deadline=deadline)
-    goal = FewestDays(world=world)
+    goal = FewestDays(world=World(problem=problem, sites=None, templates=None, deadline=Deadline(time_limit)))
     proved = Loop(goal=goal).run() == "proved"
     seconds = math.inf if goal.incumbent is None else goal.incumbent.seconds
     stop = Stop.PROVED if proved else Stop.LIMIT
@@ -60,10 +53,8 @@ def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fas
 
 def problem_on(instance: Instance, racks: int) -> JointProblem:
     """Read the joint question of one cluster of `racks` racks, without grid, wide area, money, power and deadline."""
-    free = dict.fromkeys(("budget_usd", "facility_power_mw", "deadline_days"))
-    limits = instance.limits.replaced(**free)
-    alone = instance.replaced(limits=limits, hardware__racks=racks, grid=None, wan=None)
-    return problem_of(alone)
+    limits = instance.limits.replaced(budget_usd=None, facility_power_mw=None, deadline_days=None)
+    return problem_of(instance.replaced(limits=limits, hardware__racks=racks, grid=None, wan=None))
 
 
 def conditions_of(problem: JointProblem) -> Conditions:
@@ -160,22 +151,16 @@ def fewest_racks(
 
     `tolerance`: the relative width of a bracket between them and racks proven too few that is narrow enough.
     """
-    deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
-    goal = LeastCapital(
-        world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline),
-        floor=RACKS_ALONE,
-        limit=limit,
-        budget=float(NO_LIMIT),
-        ties=False,
-        gap=tolerance,
-    )
+    deadline, limit, budget = Deadline(time_limit), days / days_of(instance, 1.0), float(NO_LIMIT)
+    world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline)
+    goal = LeastCapital(world=world, floor=RACKS_ALONE, limit=limit, budget=budget, ties=False, gap=tolerance)
     stopped = Loop(goal=goal).run() != "proved"
     plan = goal.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
         return FewestRacks(status=status, racks=None, too_few=_below(goal.bound), days=None, plan=None)
     most = racks_of(plan)
-    fastest = None if stopped else fastest_on(instance, most, time_limit=deadline.limit).plan
+    fastest = None if stopped else fastest_of(problem_on(instance, most), time_limit=deadline.limit).plan
     if fastest is not None and fastest.seconds <= plan.seconds * (1 + EPS):
         plan = fastest
     racks = racks_of(plan)

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -25,7 +25,7 @@ from planner.models.joint.search.days import described
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import world_of
-from planner.models.joint.space import JointProblem, Strategy, problem_of
+from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
@@ -36,11 +36,6 @@ from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
 
 SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
-
-
-def seconds_of(problem: JointProblem, days: float) -> float:
-    """Compute the seconds a sequence at which training takes `days` days."""
-    return days / days_of(problem.instance, 1.0)
 
 
 @dataclass(kw_only=True)
@@ -96,7 +91,31 @@ class CapitalSearch:
     def run(self, *, days: bool = True) -> JointSolution:
         """Return the cheapest plan, of equal ones the fastest; where there is none, a bound on the days of any."""
         stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
-        return _result(self.goal, stopped=stopped, failure=self.loop.failure, days=days)
+        goal, unproven, instance = self.goal, self.world.unproven.usd, self.world.problem.instance
+        plan, counts = goal.incumbent, dict(sorted(self.world.counts.items()))
+        if plan is None:
+            proven = stopped == "proved" and math.isinf(unproven)
+            least = least_seconds(self.world) if days and stopped == "proved" else None
+            return JointSolution(
+                status=JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN,
+                lower_bound=goal.bound if stopped != "proved" else None,
+                fabric_free_bound=None if least is None or math.isinf(least) else days_of(instance, least),
+                stopped=stopped,
+                counts=counts,
+            )
+        open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
+        bound = min(plan.capital_usd, unproven, open_usd)
+        proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+        return JointSolution(
+            status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
+            usd=plan.capital_usd,
+            lower_bound=bound,
+            days=days_of(instance, plan.seconds),
+            plan=plan,
+            stopped=stopped,
+            failure=self.loop.failure,
+            counts=counts,
+        )
 
 
 def cheapest_by(
@@ -114,33 +133,8 @@ def cheapest_by(
     The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates. `days`:
     whether those of every plan are bounded where there is none, which takes about as long as the search.
     """
-    limit = deadline_seconds_per_sequence
-    search = CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress)
-    return search.run(days=days)
-
-
-def _result(goal: LeastCapital, *, stopped: Stopped, failure: str, days: bool) -> JointSolution:
-    plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
-    if plan is None:
-        proven = stopped == "proved" and math.isinf(goal.world.unproven.usd)
-        status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
-        bound = goal.bound if stopped != "proved" else None
-        least = least_seconds(goal.world) if days and stopped == "proved" else None
-        free = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
-        return JointSolution(status=status, lower_bound=bound, fabric_free_bound=free, stopped=stopped, counts=counts)
-    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
-    bound = min(plan.capital_usd, goal.world.unproven.usd, open_usd)
-    proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
-    return JointSolution(
-        status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
-        usd=plan.capital_usd,
-        lower_bound=bound,
-        days=days_of(problem.instance, plan.seconds),
-        plan=plan,
-        stopped=stopped,
-        failure=failure,
-        counts=counts,
-    )
+    how: dict[str, Any] = {"known": known, "gap": gap, "time_limit": time_limit, "progress": progress}
+    return CapitalSearch.begun(world, deadline_seconds_per_sequence, **how).run(days=days)
 
 
 def solve_joint_cost(
@@ -162,7 +156,7 @@ def solve_joint_cost(
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     late = instance.limits.deadline_days
-    limit = math.inf if late is None else seconds_of(world.problem, late)
+    limit = math.inf if late is None else late / days_of(instance, 1.0)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
     how: dict[str, Any] = {"gap": options.gap or 0.0, "time_limit": deadline.limit, "progress": progress}
@@ -191,13 +185,13 @@ def cheaper_within(
 BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
 
 
-@dataclass(order=True, frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Plans that take from `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
 
     usd: float
-    start: float = field(compare=False)
-    end: float = field(compare=False)
+    order: int  # of equal ones the last is taken first, which soonest ends at a plan
+    start: float
+    end: float
 
 
 @dataclass(kw_only=True)
@@ -209,7 +203,7 @@ class RunSearch:
     deadline: Deadline
     progress: Callable[[str], None]
     without: dict[str, Any] = field(default_factory=dict)
-    heap: list[tuple[float, int, Span]] = field(default_factory=list)
+    heap: list[Span] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
     best: JointSolution | None = None
     usd: float = math.inf  # of the best
@@ -225,37 +219,32 @@ class RunSearch:
         return years_of(days_of(self.instance, seconds)) if given is None else given
 
     def push(self, usd: float, start: float, end: float) -> None:
-        """Open a span; of equal ones the last is taken first, which soonest ends at a plan."""
+        """Open a span that may hold a cheaper plan."""
         if start <= end and usd < self.usd - CENTS:
-            heapq.heappush(self.heap, (usd, -next(self.order), Span(usd, start, end)))
+            heapq.heappush(self.heap, Span(usd, -next(self.order), start, end))
 
     def run(self) -> Stopped:
         """Take spans by their bounds until none could hold a cheaper plan."""
-        while self.heap and max(self.heap[0][0], self.floor) < self.usd - CENTS:
-            span = heapq.heappop(self.heap)[-1]
+        while self.heap and max(self.heap[0].usd, self.floor) < self.usd - CENTS:
+            span = heapq.heappop(self.heap)
             found = self._least(span)
             if found.stopped != "proved":
-                bound = found.lower_bound or 0.0
-                self.heap.append((max(span.usd, bound), 0, span))
+                self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
                 return found.stopped
-            self._note(span, found)
+            if found.status is JointStatus.UNKNOWN:
+                self.given_up = min(self.given_up, span.usd)
+            if found.status is JointStatus.FEASIBLE:
+                self.given_up = min(self.given_up, found.lower_bound or 0.0)
+            if self.last is None:
+                self.free_bound = found.fabric_free_bound
             if found.plan is not None:
                 self._cut(span, found, found.plan)
         return "proved"
 
-    def _note(self, span: Span, found: JointSolution) -> None:
-        """Record the bound of a span that a search left unproven, and of the first one a bound on all plans' days."""
-        if found.status is JointStatus.UNKNOWN:
-            self.given_up = min(self.given_up, span.usd)
-        if found.status is JointStatus.FEASIBLE:
-            self.given_up = min(self.given_up, found.lower_bound or 0.0)
-        if self.last is None:
-            self.free_bound = found.fabric_free_bound
-
     @property
     def bound(self) -> float:
         """Lower bound on the cost of any plan, in USD."""
-        return max(self.floor, min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)]))
+        return max(self.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
         """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
@@ -285,12 +274,9 @@ class RunSearch:
             return
         report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
         below = seconds * BELOW
-        middle = (span.start + below) / 2
-        if below - span.start > SHORT * below:
-            self.push(usd, span.start, middle)
-            self.push(usd, middle, below)
-        else:
-            self.push(usd, span.start, below)
+        middle = [(span.start + below) / 2] if below - span.start > SHORT * below else []
+        for start, end in itertools.pairwise([span.start, *middle, below]):
+            self.push(usd, start, end)
         self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
 
 
@@ -310,7 +296,7 @@ def least_run_cost(
     deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
     how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}
     search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, **how)
-    search.push(0.0, 0.0, math.inf if days is None else seconds_of(problem_of(instance), days))
+    search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
     stopped = search.run()
     best = search.best or search.last
     if best is None:

@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.columns import pipelines_of, table_of
-from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
+from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
 from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
 from planner.models.joint.search.capital_floor import MinPrices
@@ -234,7 +234,7 @@ def asked(seed: int) -> Instance:
 def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) -> None:
     """A cluster without a fabric is the same question; its layout in full takes the seconds that were proven."""
     i = asked(seed)
-    found = fastest_on(i, i.hardware.racks or 0)
+    found = fastest_of(problem_on(i, i.hardware.racks or 0))
     alone = solved(i.replaced(network=None))
     slowed = found.seconds / (alone.plan.seconds if alone.plan else 1.0)
     assert 1.0 <= slowed <= 1.1 + 1e-9  # by the transport, which a missing network leaves out
@@ -248,7 +248,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
 @pytest.mark.parametrize("seed", [0, *more(2, 6, 8, 14)])
 def test_the_fewest_racks_are_those_of_trying_every_number(seed: int) -> None:
     i = asked(seed)
-    days = {n: days_of(i, fastest_on(i, n).seconds) for n in range(1, 7)}
+    days = {n: days_of(i, fastest_of(problem_on(i, n)).seconds) for n in range(1, 7)}
     for most in sorted({d for d in days.values() if d < 1e9}):
         for limit in (most, most * 0.995):
             wanted = next((n for n, d in days.items() if d <= limit * (1 + 1e-9)), None)
@@ -267,7 +267,7 @@ def test_no_racks_are_enough() -> None:
 
 def test_a_wide_bracket_is_honest() -> None:
     i = asked(6)
-    days = days_of(i, fastest_on(i, 5).seconds)
+    days = days_of(i, fastest_of(problem_on(i, 5)).seconds)
     exact, wide = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5)
     assert exact.racks is not None and wide.racks is not None
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5

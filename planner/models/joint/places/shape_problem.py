@@ -13,7 +13,6 @@ from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.bounds import RowConditions, StrategyRows, terms
-from planner.models.joint.calendar import ColumnOnClock
 from planner.models.joint.places.site_question import PlacedParts, SitesExtent
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, LayerSplit, Stages
@@ -175,8 +174,8 @@ class ShapeProblem:
             return math.inf
         if calendar is None:
             return 1.0
-        on_clock = ColumnOnClock(c.d, c.replica_gpus, c.zero > 0, c.lanes)
-        return max(self.free_stretch, calendar.stretch_at_least(on_clock, self.standing))
+        how: dict[str, Any] = {"shares_state": c.zero > 0, "lanes": c.lanes}
+        return max(self.free_stretch, calendar.stretch_at_least(c.d, c.replica_gpus, self.standing, **how))
 
     def bound(
         self,
