@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import InputError
-from planner.models.joint.places.shape_problem import ShapeProblem, most_bytes
+from planner.models.joint.places.shape_problem import ShapeProblem, exchanged_bytes
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import CENTS, EPS
@@ -97,15 +97,13 @@ class Prices:
 
     def upper(self, waves: int, rtt: float) -> float:
         """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
-        fits = [(a, a.placed) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
-        return min((a.usd + self._more(a, placed, waves) for a, placed in fits), default=math.inf)
-
-    def _more(self, a: KnownPrice, placed: PlacedParts, waves: int) -> float:
-        """Price other wavelengths between the sites of an answer, less its own."""
-        if waves == a.waves:
-            return 0.0
-        km = [self.sites.data.pairs[p] for p in placed.pairs]
-        return float(sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km))
+        found, usd = math.inf, self.sites.fibre_usd
+        for a in self.answers:
+            if a.placed is not None and a.placed.rtt_ms <= rtt:
+                lengths_km = [self.sites.data.pairs[p] for p in a.placed.pairs] if waves != a.waves else []
+                more = sum(usd(km, waves) - usd(km, a.waves) for km in lengths_km)
+                found = min(found, float(a.usd + more))
+        return found
 
     def is_known(self, waves: int, rtt: float) -> bool:
         """Return whether nothing more is to be learned of a price."""
@@ -122,16 +120,14 @@ class Prices:
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
         trips = (t for t in self.sites.rtts_ms if t < far and math.isfinite(self.lower(0, t)))
         nearer = max(trips, default=rtt) if self.exact and self.several else rtt
-        self._ask(waves, max(rtt, nearer))
-        if not self.is_known(waves, rtt):
-            self._ask(waves, rtt)
-
-    def _ask(self, waves: int, rtt: float) -> None:
-        circuit = Circuit(waves, rtt) if self.several else None
-        placed = self.cheapest(circuit) if self.exact else None
-        usd = math.inf if placed is None else placed.capital_usd
-        usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
-        self.answers.append(KnownPrice(waves, rtt, usd, placed))
+        for trip in (max(rtt, nearer), rtt):
+            if self.is_known(waves, rtt):
+                return
+            circuit = Circuit(waves, trip) if self.several else None
+            placed = self.cheapest(circuit) if self.exact else None
+            usd = math.inf if placed is None else placed.capital_usd
+            usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
+            self.answers.append(KnownPrice(waves, trip, usd, placed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +209,8 @@ class CapitalBounds:
             most = even
         elif math.isfinite(self.cutoff) and each > 0:
             most = min(most, max(even, math.floor(self.cutoff / q.min_stretch * column.sequences / each * (1 + EPS))))
-        return most_bytes(column, most)
-
-    def _usd(self, level: SlowdownLevel, rtt: float, waves: int) -> float:
-        """Bound the capital of a candidate from below."""
-        return float(self._totals(level, rtt)[waves])
+        ends_and_middle = 0, column.p // 2, column.p - 1
+        return exchanged_bytes(column, ((stage, most) for stage in ends_and_middle))
 
     def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
         """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""

@@ -17,7 +17,7 @@ from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
-from planner.models.joint.places.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
+from planner.models.joint.places.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import LayerSplit
@@ -104,14 +104,11 @@ class FastestSearch(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price."""
-        # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
-        sites = self.shape_problem.world.sites
-        return self._levels(every=sites is not None and sites.counts_power)
-
-    def _levels(self, *, every: bool) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price, or `every` one: fabrics with smaller ones cost more."""
-        q = self.shape_problem
+        """List the slowdowns that may be worth their price: fabrics with smaller ones cost more."""
+        # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less; not
+        # of a class of shapes, for which no fabric is chosen.
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        every = q.has_all_sizes and sites is not None and sites.counts_power
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
             return [SlowdownLevel(phi, phi, 0.0)]
@@ -151,8 +148,8 @@ class FastestSearch(CapitalBounds):
     @cached_property
     def _power_usd(self) -> float:
         """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
-        each = self._usd_per_mw  # none without a network
-        return each * sum(float(x.mw.min()) for x in self._parts if len(x)) if each else 0.0
+        usd = self._usd_per_mw  # none without a network
+        return usd * sum(float(x.mw.min()) for x in self._parts if len(x)) if usd else 0.0
 
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return the fastest candidate, of equal ones the cheapest, that may be paid and beats the target, if any."""
@@ -183,7 +180,7 @@ class FastestSearch(CapitalBounds):
                 if seconds > limit or math.isinf(seconds):
                     late.add(pairs[i])
                     continue
-                found = NetworkCandidate(seconds, self._usd(level, rtt, waves), level, waves, rtt)
+                found = NetworkCandidate(seconds, float(self._totals(level, rtt)[waves]), level, waves, rtt)
                 if target.ties(seconds):
                     found = self._fewest_wavelengths(found)
                     if found.usd > target.max_usd(seconds):
@@ -226,7 +223,7 @@ class FastestSearch(CapitalBounds):
         at = first(len(fewer), lambda i: self._seconds(c.level, fewer[i], c.rtt_ms, limit) <= limit)
         if at is None:
             return c
-        return replace(c, wavelengths=fewer[at], usd=self._usd(c.level, c.rtt_ms, fewer[at]))
+        return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds a sequence of a candidate, infinite over the limit."""
@@ -310,8 +307,12 @@ class FastestSearch(CapitalBounds):
             if bound > most + CENTS:
                 self._refuse(c, bound, most)
                 return None
-        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
-        size = self._stage_bytes(c)
+        parts, designed, size = tuple(self._part(g, c.level) for g in q.shape.blocks), sites.designed and q.several, 0.0
+        if designed:  # for the gradients that a stage exchanges between sites
+            split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
+            if split is None:
+                raise RuntimeError("joint: a column that was timed cannot be split")
+            size = exchanged_bytes(q.column, enumerate(split.layers))
         for _ in range(AGREEMENT_ROUNDS):
             placed = sites.cheapest(parts, Circuit(c.wavelengths, c.rtt_ms, size) if q.several else None)
             if placed is None or placed.capital_usd > most + CENTS:
@@ -324,8 +325,8 @@ class FastestSearch(CapitalBounds):
                     return None
                 placed, templates = wanted
             plan, before = built(q, c.wavelengths, placed, templates, latest), size
-            size = exchanged_bytes(q.column, plan.split)
-            if size == before or not (sites.designed and q.several):
+            size = exchanged_bytes(q.column, enumerate(plan.split.layers))
+            if size == before or not designed:
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
@@ -333,43 +334,27 @@ class FastestSearch(CapitalBounds):
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> tuple[PlacedParts, dict[str, Template]] | None:
         """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
-        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, without_gateways)
+        q = self.shape_problem
+        found = with_gateways(q, c.wavelengths, c.level, placed, without_gateways)
         capital = math.inf if found is None else found[0].capital_usd
         if capital <= most + CENTS:
             return found
-        self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, capital))
-        world = self.shape_problem.world
+        bounds, asked = self._lower_bounds(c.rtt_ms), self.asked.setdefault(c.level, [])
+        asked.append((c.wavelengths, c.rtt_ms, capital))
         if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
-            world.give_up(seconds=c.seconds)
-        else:
-            self._narrow_gateways(c, placed, without_gateways, most)
+            q.world.give_up(seconds=c.seconds)
+            return None
+
+        def unpaid(waves: int) -> bool:
+            """Return whether the money does not pay the gateways of fewer wavelengths, and record what they cost."""
+            found = with_gateways(q, waves, c.level, placed, without_gateways)
+            usd = math.inf if found is None else float(bounds[waves]) + sum(t.usd for t in found[1].values())
+            if usd > most + CENTS:
+                asked.append((waves, c.rtt_ms, usd))
+            return usd > most + CENTS
+
+        first_behind(0, c.wavelengths, unpaid)  # more wavelengths take more ports, whatever the sites
         return None
-
-    def _narrow_gateways(
-        self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
-    ) -> None:
-        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price."""
-        # More wavelengths take more ports, whatever the sites.
-        low, high, bounds = 0, c.wavelengths, self._lower_bounds(c.rtt_ms)
-        while high - low > 1:
-            probe = (low + high) // 2
-            found = with_gateways(self.shape_problem, probe, c.level, placed, without_gateways)
-            usd = math.inf if found is None else float(bounds[probe]) + sum(t.usd for t in found[1].values())
-            if usd <= most + CENTS:
-                low = probe
-            else:
-                self.asked[c.level].append((probe, c.rtt_ms, usd))
-                high = probe
-
-    def _stage_bytes(self, c: NetworkCandidate) -> float:
-        """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None or not sites.designed or not q.several:
-            return 0.0
-        split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
-        if split is None:
-            raise RuntimeError("joint: a column that was timed cannot be split")
-        return exchanged_bytes(q.column, split)
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         """Record the cost of the sites with the fabrics of a candidate, and without them."""
@@ -384,13 +369,23 @@ class FastestSearch(CapitalBounds):
             parts = tuple(self._without_fabric(g) for g in q.shape.blocks)
             circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
             floor = sites.joined_least(parts, circuit)
+
+            def unpaid(waves: int) -> bool:
+                """Return whether not even the exchange alone is paid over fewer wavelengths, and record its price."""
+                usd = sites.joined_least(parts, Circuit(waves, c.rtt_ms, self._most_bytes))
+                if usd + c.level.usd > most + CENTS:
+                    self.lower_bounds[waves, c.rtt_ms] = usd
+                return usd + c.level.usd > most + CENTS
+
             if q.several and floor + c.level.usd > most + CENTS:
-                self._narrow(c, parts, most)
+                first_behind(0, c.wavelengths, unpaid)
             if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
                 return
             self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
         if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
-            self._reach(c, most)
+            # The shortest round trip at which the sites can be paid: the costs met on the way are recorded.
+            longer = self._rtts[self._rtts.index(c.rtt_ms) + 1 :]
+            first(len(longer), lambda i: self._asked_floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS)
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask for the price of the sites without fabrics, unless it is known."""
@@ -400,29 +395,6 @@ class FastestSearch(CapitalBounds):
         if prices.exact:  # at the longest round trip first, where the sites are cheapest: they may be as near as asked
             prices.ask(waves, self._rtts[-1])
         prices.ask(waves, rtt)
-
-    def _narrow(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
-        """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
-        sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
-        while sites is not None and high - low > 1:
-            probe = (low + high) // 2
-            usd = sites.joined_least(without_fabrics, Circuit(probe, c.rtt_ms, self._most_bytes))
-            if usd + c.level.usd <= most + CENTS:
-                low = probe
-            else:
-                self.lower_bounds[probe, c.rtt_ms] = usd
-                high = probe
-
-    def _reach(self, c: NetworkCandidate, most: float) -> None:
-        """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
-        low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
-        probe = high - 1
-        while high - low > 1:
-            if self._asked_floor(c.wavelengths, self._rtts[probe]) + c.level.usd <= most + CENTS:
-                high = probe
-            else:
-                low = probe
-            probe = (low + high) // 2
 
     def _asked_floor(self, waves: int, rtt: float) -> float:
         """Ask for the price of the sites of several parts without fabrics, and bound it from below."""

@@ -189,10 +189,7 @@ class _WithEndpoints(FastestSearch):
 class _WithFabrics(_WithEndpoints):
     """The least time of a class with the fabrics that may be built, those of any of its shapes."""
 
-    @cached_property
-    def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price; of those that others beat none, as no fabric is chosen."""
-        return self._levels(every=False)
+    levels = FastestSearch.levels  # the slowdowns that may be worth their price
 
     @property
     def _parts(self) -> list[DesignTable]:

@@ -1,8 +1,8 @@
 """The fastest plan of one column in one shape: the questions to sites, fabrics and fibre, its timing, as built too."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,11 +13,12 @@ from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.bounds import RowConditions, StrategyRows, terms
+from planner.models.joint.calendar import Calendar
 from planner.models.joint.places.site_question import PlacedParts, SitesExtent
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, LayerSplit, Stages
 from planner.models.joint.world import CLUSTER, EPS, JointPlan, Shape, World
-from planner.physics.recovery import CheckpointedJob
+from planner.physics.recovery import Way
 from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
 from planner.physics.training.parallel_strategy import RackBlock
@@ -34,20 +35,19 @@ class ShapeProblem:
     world: World
     column: Column
     shape: Shape
+    # By slowdowns of sends and of all-reduces the stages that were split: most are split over other fibre too.
+    _stages: dict[tuple[float, float], Stages] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
     def traffic(self) -> SiteTraffic:
         """Traffic of the column, on which fabrics depend."""
-        block, calendar, sparing = self.block, self.world.problem.calendar, self.column.sparing
-        own = SiteTraffic(
-            stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails
-        )
+        c, block, calendar = self.column, self.block, self.world.problem.calendar
+        own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
             return own
-        rails = self.world.problem.gpus if sparing.wired else block.rails
+        rails = self.world.problem.gpus if c.sparing.wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
-        lanes = self.column.lanes
-        return replace(own, rails=rails, lanes=lanes, spare_target=sparing.target, rack_availability=fit)
+        return replace(own, rails=rails, lanes=c.lanes, spare_target=c.sparing.target, rack_availability=fit)
 
     @cached_property
     def block(self) -> RackBlock:
@@ -85,11 +85,6 @@ class ShapeProblem:
             self._stages[key] = Stages(column=self.column, conditions=c, cutoff=step * WIDER, tick=tick)
         return self._stages[key].over(c, step)
 
-    @cached_property
-    def _stages(self) -> dict[tuple[float, float], Stages]:
-        """The stages that were split, by slowdowns of sends and of all-reduces: most are split over other fibre too."""
-        return {}
-
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
         """Compute the exchange between sites over some fibre in seconds a sequence, at the most layers of a stage."""
         c = self.column
@@ -111,9 +106,8 @@ class ShapeProblem:
             return np.full(len(waves), np.inf)
         some = x.sizes >= -(-c.strategy.problem.layers // c.p)
         alone = np.maximum(best.seconds, x.min_seconds_by_most[some]) / c.sequences * self.min_stretch
-        return np.broadcast_to(
-            self.min_over_fibre(alone, x.sizes[some], self.fibre(waves, self.rtts_ms[0])), waves.shape
-        )
+        found = self.min_over_fibre(alone, x.sizes[some], self.fibre(waves, self.rtts_ms[0]))
+        return np.broadcast_to(found, waves.shape)
 
     @property
     def free_stretch(self) -> float:
@@ -128,34 +122,34 @@ class ShapeProblem:
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
         return standing_of(sites, t.rack_availability, self.block.replicas)
 
-    def job(self, step_seconds: Any) -> CheckpointedJob | None:
-        """Return the job that failures interrupt, with `step_seconds` seconds a step; None without failures."""
-        calendar, c = self.world.problem.calendar, self.column
-        if calendar is None:
-            return None
-        return calendar.job(c.d, c.replica_gpus, step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
+    def _stretches(self, calendar: Calendar, seconds: Any) -> Iterator[tuple[Any, Way]]:
+        """Yield each way to go on after failures with the stretch of so many seconds of steps a sequence."""
+        c = self.column
+        job = calendar.job(c.d, c.replica_gpus, seconds * c.sequences, shares_state=c.zero > 0, lanes=c.lanes)
+        return stretches(job, self.standing)
 
     def on_clock(self, seconds: Any) -> Any:
         """Compute the clock seconds a sequence from its seconds of steps, by the best way to resume after failures."""
-        calendar, job = self.world.problem.calendar, self.job(np.asarray(seconds) * self.column.sequences)
-        if calendar is None or job is None:
+        calendar = self.world.problem.calendar
+        if calendar is None:
             return seconds
         with np.errstate(over="ignore"):  # seconds beyond a float exceed every limit
-            ways = [np.asarray(x) for x, _ in stretches(job, self.standing)]  # none on spares alone without spares
+            # None goes on with spares alone where there are no spares.
+            ways = [np.asarray(x) for x, _ in self._stretches(calendar, np.asarray(seconds))]
             return seconds * np.minimum.reduce(ways, initial=np.inf)
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
         """Return how failures are met with `seconds` seconds of steps a sequence and these blocks by site."""
-        calendar, job, t = self.world.problem.calendar, self.job(seconds * self.column.sequences), self.traffic
-        if calendar is None or job is None:
+        calendar, t = self.world.problem.calendar, self.traffic
+        if calendar is None:
             return None
-        stretch, way = min(stretches(job, self.standing), key=lambda x: float(x[0]))
+        stretch, way = min(self._stretches(calendar, seconds), key=lambda x: float(x[0]))
         return Upkeep(
             way=way,
             stretch=float(stretch),
             standing=self.standing,
             spare_target=t.spare_target,
-            spare_racks={s: t.spare_racks(g) for s, g in sorted(blocks.items())},
+            spare_racks={s: t.spare_racks(g) for s, g in blocks.items()},
             rack_availability=t.rack_availability,
             work_gpus=self.block.work_gpus,
             rails=t.rails,
@@ -178,13 +172,7 @@ class ShapeProblem:
         return max(self.free_stretch, calendar.stretch_at_least(c.d, c.replica_gpus, self.standing, **how))
 
     def bound(
-        self,
-        send: float,
-        allreduce: float,
-        cutoff: float,
-        fibre: LayoutFibre | None = None,
-        *,
-        stretch: float | None = None,
+        self, send: float, allreduce: float, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None
     ) -> float:
         """Bound the seconds a sequence on a clock at some slowdowns and fibre, unequal chunks at their least."""
         stretch = self.min_stretch if stretch is None else stretch
@@ -226,8 +214,8 @@ class ShapeProblem:
     @property
     def known_unhoused(self) -> bool:
         """Whether an answer of the sites to another question says that the money pays none for all racks."""
-        site_bounds, usd = self.world.site_bounds, self.world.budget - self.min_fabrics_usd
-        return site_bounds is not None and bool(self.rtts_ms) and site_bounds.bound(self.point(self.rtts_ms[-1])) > usd
+        site_bounds, usd, rtts = self.world.site_bounds, self.world.budget - self.min_fabrics_usd, self.rtts_ms
+        return site_bounds is not None and bool(rtts) and site_bounds.bound(self.point(rtts[-1])) > usd
 
     @cached_property
     def may_be_housed(self) -> bool:
@@ -360,9 +348,11 @@ class ShapeProblem:
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:
     """Return the first of some ascending places that fits, all behind it fitting too; None where the last does not."""
-    if count == 0 or not fits(count - 1):
-        return None
-    low, high = -1, count - 1
+    return None if count == 0 or not fits(count - 1) else first_behind(-1, count - 1, fits)
+
+
+def first_behind(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the first number above `low`, which does not fit, that fits, all behind it up to `high` fitting too."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -379,7 +369,10 @@ def built(
 ) -> JointPlan:
     """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
-    blocks = {s: sizes[k] for s, (k, _) in where(placed).items()}
+    blocks = {s: sizes[k] for s, (k, _) in sorted(where(placed).items())}
+    # Every block holds whole replicas but the last of one site of most blocks.
+    missing = sum(blocks.values()) * q.block.replicas - q.column.d
+    short = min(s for s, g in blocks.items() if g == sizes[0])
     phi = q.world.problem.transport_slowdown
     send, allreduce = (max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce"))
     conditions = q.conditions(send, allreduce, q.fibre(wavelengths, 0.0 if placed is None else placed.rtt_ms))
@@ -399,30 +392,14 @@ def built(
         shape=q.shape,
         templates=templates,
         blocks_by_site=blocks,
-        replicas_by_site=_replicas(q, blocks),
+        replicas_by_site={s: g * q.block.replicas - (missing if s == short else 0) for s, g in blocks.items()},
         placed=placed,
         wavelengths=wavelengths,
         upkeep=q.upkeep(split.seconds, blocks),
     )
 
 
-def _replicas(q: ShapeProblem, blocks: dict[str, int]) -> dict[str, int]:
-    """Share the replicas out: every block whole but the last of one site of most blocks."""
-    missing = sum(blocks.values()) * q.block.replicas - q.column.d
-    short = min(s for s, g in blocks.items() if g == max(blocks.values()))
-    return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
-
-
-def exchanged_bytes(column: Column, split: LayerSplit) -> float:
-    """Return the gradients of the largest stage of a split, which sites exchange stage by stage."""
-    return max(_bytes(column, n, stage) for stage, n in enumerate(split.layers))
-
-
-def most_bytes(column: Column, layers: int) -> float:
-    """Compute the most bytes of gradients of a stage of `layers` layers, at either end of the pipeline or amid it."""
-    return max(_bytes(column, layers, stage) for stage in {0, column.p // 2, column.p - 1})
-
-
-def _bytes(column: Column, layers: int, stage: int) -> float:
-    s = column.strategy
-    return float(stage_gradient_bytes(s.machine, s.shape, layers, stage=stage, pipeline=column.p))
+def exchanged_bytes(column: Column, layers: Iterable[tuple[int, int]]) -> float:
+    """Return the most bytes of gradients of some stages, each with its layers, which sites exchange stage by stage."""
+    m, shape = column.strategy.machine, column.strategy.shape
+    return max(float(stage_gradient_bytes(m, shape, n, stage=stage, pipeline=column.p)) for stage, n in layers)
