@@ -15,7 +15,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
-from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
+from planner.models.joint.places.milp import LEFT_OUT, fabric_mw, set_values, stated, total_musd
 from planner.models.joint.places.site_question import (
     CENT_MUSD,
     Circuit,
@@ -65,9 +65,8 @@ class Sites:
     fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
-    routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
-        default_factory=dict
-    )  # the least km of them
+    # By number of sites and racks of each: these round trips, and the least km of groups up to each.
+    routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
@@ -142,25 +141,20 @@ class Sites:
         """
         if sites < 2:
             return 0.0
-        key = sites, tuple(sorted(racks, reverse=True))
+        key, pins = (sites, tuple(sorted(racks, reverse=True))), self.data.pins
         if key not in self.routes:
-            self.routes[key] = self._routes(*key)
+            # Where the parts are known no others are open.
+            alone = bool(racks) and pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft
+            if (sites, alone) not in self.groups:
+                self.groups[sites, alone] = self._groups(sites, alone=alone)
+            group, trips, km = self.groups[sites, alone]
+            if racks and len(group):
+                room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(key[1]), axis=1)
+                trips, km = trips[room], km[room]
+            self.routes[key] = trips, np.minimum.accumulate(km)
         trips, least = self.routes[key]
         at = int(np.searchsorted(trips, rtt_ms * (1 + 1e-12), side="right"))
         return float(least[at - 1]) if at else math.inf
-
-    def _routes(self, sites: int, racks: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Return the longest round trips of groups with room for the racks, and the least km of groups up to each."""
-        pins = self.data.pins
-        # Where the parts are known no others are open.
-        alone = bool(racks) and pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft
-        if (sites, alone) not in self.groups:
-            self.groups[sites, alone] = self._groups(sites, alone=alone)
-        group, trips, km = self.groups[sites, alone]
-        if racks and len(group):
-            room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(racks), axis=1)
-            trips, km = trips[room], km[room]
-        return trips, np.minimum.accumulate(km)
 
     def _groups(self, sites: int, *, alone: bool) -> tuple[Ints, Floats, Floats]:
         """List the groups of sites by their longest round trips, with these and the km of all routes in a group.
@@ -223,8 +217,55 @@ class Sites:
 
         The fibre has one wavelength and the shortest routes of as many sites.
         """
-        if rails not in self.most:
-            self.most[rails] = self._most_racks(rails)
+        known = self.most.get(rails)
+        if known is not None:
+            return known
+        h, each, uplinks = self.data.hardware, self.data.module_racks, min_uplinks(self.instance, rails)
+        most = max_campus_modules(self.data, model.rules_without())
+        at_site = min(most, joined_modules(self.instance, max_joined_racks(self.instance, rails)))
+        joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
+        mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+
+        def use_racks(m: Any) -> None:
+            """Create the modules in use by site, which draw the power of their fabric; pinned idle ones take none."""
+            sites = list(m.modules)
+            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, at_site))
+            m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
+            m.holds = pyo.Var(sites, domain=pyo.Binary)
+            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= at_site * m.holds[s])
+            m.number = pyo.Var(list(joined), domain=pyo.Binary)
+            m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
+            m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
+            m.uplinks = pyo.Var(sites, range(len(uplinks)), domain=pyo.NonNegativeReals)  # M$
+
+            def pay_uplinks(m: Any, s: str, tier: int) -> Any:
+                racks, usd = uplinks[tier]
+                return m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks)
+
+            m.paying = pyo.Constraint(sites, range(len(uplinks)), rule=pay_uplinks)
+            if mw:
+                m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
+                m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
+
+        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
+        used, limits = sum(m.used.values()), self.instance.limits
+        if limits.budget_usd is not None:  # it pays penalties of soft rules and the counted years of energy too
+            fibre = sum(joined[k] * m.number[k] for k in joined)
+            fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
+            spent = capital_musd(m, self.data) + fabrics + penalty_musd(m, self.data)
+            spent += limits.budgeted_years * energy_musd(m, self.data)
+            if mw:
+                spent += self.data.load_musd * sum(m.extra_mw.values())
+            m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
+        m.goal = pyo.Objective(expr=-used)
+        # Of many modules the relaxation counts few more than the MILP (3 of 4,300), in a tenth of the time.
+        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if most >= MANY_MODULES else None
+        self.deadline.check()
+        if bound is None or -bound < MANY_MODULES:
+            outcome = self.run(m, absolute_gap=0.99 / each)
+            bound = 0.0 if outcome.infeasible else outcome.bound
+        # The racks of a module need not all be in use.
+        self.most[rails] = each * most if bound is None else min(each * most, math.floor(1e-6 - each * bound))
         return self.most[rails]
 
     def min_fabric_usd(self, rails: int) -> float:
@@ -243,51 +284,6 @@ class Sites:
     def fabric_usd_per_mw(self) -> float:
         """Price in USD of the building and the interconnection of a MW of a fabric, if its power counts."""
         return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
-
-    def _most_racks(self, rails: int) -> int:
-        """Solve for the most racks in use: pinned ones that are idle take no fabric."""
-        h, each = self.data.hardware, self.data.module_racks
-        limits = [max_campus_modules(self.data, model.rules_without())]
-        joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
-        mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
-        site = min(limits[0], joined_modules(self.instance, max_joined_racks(self.instance, rails)))
-        uplinks = min_uplinks(self.instance, rails)
-
-        def use_racks(m: Any) -> None:
-            """Create the modules in use by site, which draw the power of their fabric."""
-            sites = list(m.modules)
-            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, site))
-            m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
-            m.holds = pyo.Var(sites, domain=pyo.Binary)
-            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= site * m.holds[s])
-            m.number = pyo.Var(list(joined), domain=pyo.Binary)
-            m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
-            m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
-            m.uplinks = pyo.Var(sites, range(len(uplinks)), domain=pyo.NonNegativeReals)  # M$
-
-            def pay_uplinks(m: Any, s: str, tier: int) -> Any:
-                racks, usd = uplinks[tier]
-                return m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks)
-
-            m.paying = pyo.Constraint(sites, range(len(uplinks)), rule=pay_uplinks)
-            if mw:
-                m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
-                m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
-
-        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * limits[0], max_modules=limits[0])
-        used = sum(m.used.values())
-        fibre = sum(joined[k] * m.number[k] for k in joined)
-        fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
-        _limit_budget(m, self, fabrics)
-        m.goal = pyo.Objective(expr=-used)
-        # Of many modules the relaxation counts few more than the MILP (3 of 4,300), in a tenth of the time.
-        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if limits[0] >= MANY_MODULES else None
-        self.deadline.check()
-        if bound is None or -bound < MANY_MODULES:
-            outcome = self.run(m, absolute_gap=0.99 / each)
-            bound = 0.0 if outcome.infeasible else outcome.bound
-        # The racks of a module need not all be in use.
-        return each * limits[0] if bound is None else min(each * limits[0], math.floor(1e-6 - each * bound))
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""
@@ -312,9 +308,8 @@ class Sites:
 
     def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
         """Return a part whose fabric costs nothing; without pinned blocks it is that of every column with its racks."""
-        return SitePart(
-            blocks if pinned_blocks(self.instance) else racks, racks, ((0.0, mw if self.counts_power else 0.0),)
-        )
+        fabrics = ((0.0, mw if self.counts_power else 0.0),)
+        return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
@@ -347,7 +342,7 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = dict(self.fibre.pair_least_usd(circuit))
+            pairs = {p: float(self.fibre.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self.fibre.pairs}
         kinds, power = _kinds(parts), self.counts_power
         return SiteQuestion(
             data=self.data, kinds=kinds, circuit=circuit, pair_usd=pairs, designs=designs, counts_power=power
@@ -403,10 +398,8 @@ class Sites:
 
     def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
-        left = self.deadline.limit
-        outcome = highs.run(
-            m, gap=gap, absolute_gap=absolute_gap, seed=self.seed, threads=self.threads, time_limit=left
-        )
+        how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
+        outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
         self.solved += 1
         self.deadline.check()
         return outcome
@@ -417,32 +410,26 @@ def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 
-def _limit_budget(m: Any, s: Sites, network: Any) -> None:
-    """Keep capital with the M$ of `network`, penalties of soft rules and the counted years of energy in the budget."""
-    limits = s.instance.limits
-    if limits.budget_usd is None:
-        return
-    spent = capital_musd(m, s.data) + network + penalty_musd(m, s.data)
-    spent += limits.budgeted_years * energy_musd(m, s.data)
-    if m.component("extra_mw") is not None:
-        spent += s.data.load_musd * sum(m.extra_mw.values())
-    m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
-
-
 def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:
         raise ValueError("joint sites: no solution to read")
-    for var in m.component_data_objects(pyo.Var):
-        x = values.of(var)
-        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+    set_values(m, values)
     parts: dict[str, tuple[int, int]] = {}
     for x, k in m.part:
         if m.part[x, k].value > 0.5:
             f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
             parts[x] = k, f
-    round_follow(m, q, parts)
+    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
+    for x, k, f in m.fabric:
+        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
+    for p in m.lit:
+        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
+    for i in m.designed:
+        m.designed[i].set_value(round(m.designed[i].value))
+    for x in m.component("extra_mw") or ():
+        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
     pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
     modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
     return PlacedParts(
@@ -457,17 +444,3 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
         capital_usd=float(pyo.value(total_musd(m, q))) * 1e6,
         proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
     )
-
-
-def round_follow(m: Any, q: SiteQuestion, parts: dict[str, tuple[int, int]]) -> None:
-    """Set the variables that follow from the sites of the parts: fabrics, their power, lit fibre and designs."""
-    for x, k, f in m.fabric:
-        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
-    for p in m.lit:
-        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
-    for i in m.designed:
-        m.designed[i].set_value(round(m.designed[i].value))
-    overhead = q.data.hardware.facility_overhead_factor
-    for x in m.component("extra_mw") or ():
-        k, f = parts.get(x, (-1, -1))
-        m.extra_mw[x].set_value(0.0 if k < 0 else overhead * q.kinds[k][0].fabrics[f][1])

@@ -303,7 +303,7 @@ def answers(i: Instance, most_rtt: float) -> list[float]:
 def least_by_a_goal(sites: Sites, at: SitesExtent) -> float:
     """Return the least capital of a point by one MILP with a goal; infinite where no sites hold it."""
     parts = (SitePart(1, at.largest, BARE), *[SitePart(0, 1, BARE)] * (at.sites - 1))
-    m = site_bounds.stated(sites.question(parts, Circuit(1, at.rtt_ms), {}), at.racks, math.inf)
+    m = site_bounds.stated(sites.question(parts, Circuit(1, at.rtt_ms), {}), at.racks, most_usd=math.inf)
     m.goal = pyo.Objective(expr=m.total)
     outcome = sites.run(m)
     return math.inf if outcome.objective is None else outcome.objective * 1e6

@@ -66,12 +66,13 @@ class CheapestSearch(FastestSearch):
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
         if not self._rtts or not len(self._wavelengths):
             return
+        q, templates = self.shape_problem, self.shape_problem.world.templates
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        if self.shape_problem.racks > QUICK_TABLE_RACKS and not self._asks_local:
+        # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
+        if q.racks > QUICK_TABLE_RACKS and not (templates is not None and templates.min_local_share > 0):
             self._ask_sites(first, last)
             # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
-            rails = self.shape_problem.racks * self.shape_problem.traffic.rails
-            yield self._base(first, last) + rails * self.floor_usd.rail_usd
+            yield self._base(first, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
         choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
         if not choices:
             return
@@ -83,8 +84,7 @@ class CheapestSearch(FastestSearch):
         while heap:
             usd, _, choice = heapq.heappop(heap)
             yield usd
-            found = self._expand(choice)
-            for usd_of, answer in found:
+            for usd_of, answer in self._expand(choice):
                 if isinstance(answer, JointPlan):
                     yield answer
                 else:
@@ -99,12 +99,6 @@ class CheapestSearch(FastestSearch):
             prices.ask(waves, rtt)
             return True
         return False
-
-    @property
-    def _asks_local(self) -> bool:
-        """Whether all-reduce groups must be under one leaf: few fabrics do that, and mostly none."""
-        templates = self.shape_problem.world.templates
-        return templates is not None and templates.min_local_share > 0
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""

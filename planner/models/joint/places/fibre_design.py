@@ -5,7 +5,6 @@ trips of the two sites farthest apart. Other traffic is carried in addition, as 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,14 +29,6 @@ from planner.solvers.signals import Deadline
 LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Routes:
-    """The fibre of a pair of sites, and the routes that their exchange may take."""
-
-    fibre: SiteFibre
-    options: tuple[RouteOption, ...]
-
-
 @dataclass(kw_only=True)
 class FibreDesigns:
     """Designs of the fibre of an instance, each made once."""
@@ -47,7 +38,8 @@ class FibreDesigns:
     seed: int = 0
     solved: int = 0
     plans: dict[Any, WanPlan | None] = field(default_factory=dict)
-    routes: dict[Pair, _Routes] = field(default_factory=dict)
+    # Of a pair of sites the fibre, and the routes that their exchange may take.
+    routes: dict[Pair, tuple[SiteFibre, list[RouteOption]]] = field(default_factory=dict)
     tables: dict[Any, Floats] = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
 
@@ -78,10 +70,6 @@ class FibreDesigns:
             exchange = GradientExchange(stage_bytes=size, window_seconds=window)
         return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
 
-    def pair_least_usd(self, circuit: Circuit) -> Mapping[Pair, float]:
-        """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes."""
-        return {p: float(self.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self._pairs}
-
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
         """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
         # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
@@ -91,14 +79,15 @@ class FibreDesigns:
         if key not in self.tables:
             open_sites = max_sites(self.data, rules_without())
             barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
-            near = [p for p in self._pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
             usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
             tables = [self.prices(p, stage_bytes) for p in usable]
             self.tables[key] = np.minimum.reduce(tables) if tables else np.full(self._counts.shape, np.inf)
         return self.tables[key]
 
     @property
-    def _pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Pair]:
+        """Pairs of sites that fibre may join."""
         return [p for p in self.data.pairs if p not in self.data.disconnected]
 
     @cached_property
@@ -106,7 +95,7 @@ class FibreDesigns:
         return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
 
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
-        """Price the cheapest routes of the exchange of two sites by number of wavelengths, without other traffic."""
+        """Price the fibre of two sites that exchange alone by number of wavelengths: no route costs less."""
         # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
         # large that the delay of a route is negligible.
         key = pair, stage_bytes
@@ -116,16 +105,14 @@ class FibreDesigns:
                 exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
                 request = WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
                 data = wan_design.gather(self.instance, request)
-                options = (o for d, x in data.demands.items() if not x.priority for o in data.options[d])
-                self.routes[pair] = _Routes(data.fibre, tuple(options))
-            found = np.full(self._counts.shape, np.inf)
-            for option in self.routes[pair].options:
-                found = np.minimum(found, self._price(pair, option, stage_bytes))
-            self.tables[key] = found * (1 - 1e-12)
+                options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
+                self.routes[pair] = data.fibre, options
+            prices = [self._price(pair, option, stage_bytes) for option in self.routes[pair][1]]
+            self.tables[key] = np.min(prices, axis=0) * (1 - 1e-12) if prices else np.full(self._counts.shape, np.inf)
         return self.tables[key]
 
     def _price(self, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
-        net, trip = self.routes[pair].fibre, self.data.wan.round_trips / 1e3
+        net, trip = self.routes[pair][0], self.data.wan.round_trips / 1e3
         waves: dict[str, Floats] = {}
         for route in (option.primary, option.backup or ()):
             late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0

@@ -12,6 +12,7 @@ from planner.instance.references_and_pins import pinned_blocks
 from planner.models.joint.places.site_question import SiteQuestion
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.split_data import capital_musd, energy_musd
+from planner.solvers.outcome import Values
 
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 
@@ -21,14 +22,16 @@ def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
     # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
     # decisions is whole itself.
     # Where no rack is pinned, the sites that are open are those that hold the parts.
-    exact = not q.data.pins.racks_by_site and q.data.pins.racks is None
+    pins, each, overhead = q.data.pins, q.data.module_racks, q.data.hardware.facility_overhead_factor
+    exact = not pins.racks_by_site and pins.racks is None
+    modules = sum(n * q.modules(p) for p, n in q.kinds) + sum(pins.racks_by_site.values()) // each
     m = build(
         q.data,
         without=LEFT_OUT,
         sites=sum(n for _, n in q.kinds) if exact else None,
         extend=lambda m: add_parts(m, q, loose=loose),
-        max_extra_mw=q.most_extra_mw,
-        max_modules=q.most_modules,
+        max_extra_mw=overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds) if q.counts_power else 0.0,
+        max_modules=modules if pins.racks is None else pins.racks // each,
     )
     for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, design_fibre):
         rule(m, q)
@@ -60,6 +63,13 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     m.fabric_power = pyo.Constraint(candidates, rule=fabric_power)
 
 
+def set_values(m: Any, values: Values) -> None:
+    """Set the variables of a model to a solution, those in whole units to whole numbers."""
+    for var in m.component_data_objects(pyo.Var):
+        x = values.of(var)
+        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+
+
 def holding(m: Any, site: str) -> Any:
     """Return whether a site holds a part."""
     return sum(m.part[y, k] for y, k in m.part if y == site)
@@ -79,11 +89,10 @@ def place_parts(m: Any, q: SiteQuestion) -> None:
 def pin_blocks(m: Any, q: SiteQuestion) -> None:
     """Fix the blocks of each site with a pinned number of blocks to that number."""
     wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
-
-    def row(m: Any, x: str) -> Any:
-        return sum(p.blocks * m.part[x, k] for k, (p, _) in enumerate(q.kinds)) == wanted[x]
-
-    m.pin_blocks = pyo.Constraint(list(wanted), rule=row)
+    blocks = [p.blocks for p, _ in q.kinds]
+    m.pin_blocks = pyo.Constraint(
+        list(wanted), rule=lambda m, x: sum(n * m.part[x, k] for k, n in enumerate(blocks)) == wanted[x]
+    )
 
 
 def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyomo.core as pyo
 
 from planner.models import SitesRequest
-from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
+from planner.models.joint.places.milp import fabric_mw, set_values, stated, yearly_energy_musd
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, JointPlan
@@ -20,7 +20,7 @@ from planner.models.sites import model
 from planner.models.sites.model import SplitSolution, dispatch, excess_of, security_space
 from planner.models.sites.report import link_of, sites_plan
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import SplitData, block_of, expected_musd, gather, scenarios, years
+from planner.models.sites.split_data import block_of, expected_musd, gather, scenarios, years
 from planner.physics.site import cost
 from planner.plan.certificate import (
     BOUNDED,
@@ -115,30 +115,23 @@ def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
             for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
                 x.setlb(max(x.value - 1e-7, 0.0))
     if q.data.network is None:
-        m.goal.set_value(_length(m, q.data))
+        # All flows of all years, whatever their way: the cost leaves flows free, and loops confuse.
+        total: Any = 0.0
+        for block in (year.block for year in years(m, q.data)):
+            keys = list(block.flow)
+            block.size = pyo.Var(keys, domain=pyo.NonNegativeReals, bounds=lambda b, k: (0, b.flow[k].ub))
+            block.forward = pyo.Constraint(keys, rule=lambda b, k: b.flow[k] <= b.size[k])
+            block.backward = pyo.Constraint(keys, rule=lambda b, k: -b.flow[k] <= b.size[k])
+            total += sum(block.size.values())
+        m.goal.set_value(total)
         _solve(m, seed)
-
-
-def _length(m: Any, data: SplitData) -> Any:
-    """Return the sum of all flows of all years, whatever their way: the cost leaves flows free, and loops confuse."""
-    total: Any = 0.0
-    for year in years(m, data):
-        block = year.block
-        keys = list(block.flow)
-        block.size = pyo.Var(keys, domain=pyo.NonNegativeReals, bounds=lambda b, k: (0, b.flow[k].ub))
-        block.forward = pyo.Constraint(keys, rule=lambda b, k: b.flow[k] <= b.size[k])
-        block.backward = pyo.Constraint(keys, rule=lambda b, k: -b.flow[k] <= b.size[k])
-        total += sum(block.size.values())
-    return total
 
 
 def _solve(m: Any, seed: int) -> None:
     outcome = highs.run(m, seed=seed)
     if outcome.solution is None:
         raise UnansweredError(f"joint sites: the decisions of the plan have no dispatch ({outcome.detail})")
-    for var in m.component_data_objects(pyo.Var):
-        x = outcome.solution.of(var)
-        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+    set_values(m, outcome.solution)
 
 
 def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:

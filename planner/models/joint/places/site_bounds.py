@@ -97,7 +97,7 @@ class SiteBounds:
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
         ways = nearer_pairs_first(s.question(at.parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
         for q in ways:
-            m = stated(q, at.racks, most)
+            m = stated(q, at.racks, most_usd=most)
             outcome = s.run(m)
             if not outcome.infeasible and outcome.solution is None:
                 raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
@@ -111,13 +111,7 @@ class SiteBounds:
 
     def cheapest(self, at: SitesExtent, circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest sites of a point over a circuit, without fabrics; None where there are none."""
-
-        def priced(q: SiteQuestion) -> Any:
-            m = stated(q, at.racks, math.inf)
-            m.goal = pyo.Objective(expr=m.total)
-            return m
-
-        return self.sites.answer(self.sites.question(at.parts, circuit, {}), priced)
+        return self.sites.answer(self.sites.question(at.parts, circuit, {}), partial(stated, racks=at.racks))
 
     def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: Values) -> None:
         """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
@@ -145,8 +139,11 @@ def rounded_up(usd: float) -> float:
     return math.ceil(usd / step) * step
 
 
-def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
-    """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack."""
+def stated(q: SiteQuestion, racks: int, *, most_usd: float | None = None, module_musd: float = 0.0) -> Any:
+    """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack.
+
+    It asks whether `most_usd` pays them, or else for the least, `module_musd` taken off for each module.
+    """
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
     for rule in (place_parts, partial(host_blocks, exactly=False), choose_fabrics, join_sites, design_fibre):
         rule(m, q)
@@ -155,7 +152,9 @@ def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
     least = max(-(-racks // q.data.module_racks), min_split_modules(q.data, largest))
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= least)
     m.total = pyo.Expression(expr=total_musd(m, q))
-    if math.isfinite(most_usd):
+    if most_usd is None:
+        m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()) if module_musd else m.total)
+    elif math.isfinite(most_usd):
         m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
     return m
 
@@ -168,12 +167,7 @@ def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> fl
         return math.inf
     circuit = Circuit(1, rtts[-1]) if sites > 1 else None
     parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
-
-    def priced(q: SiteQuestion) -> Any:
-        m = stated(q, racks, math.inf)
-        m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()))
-        return m
-
+    priced = partial(stated, racks=racks, module_musd=module_musd)
     q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
     outcome = None if q is None else s.run(priced(q), gap=CAMPUS_GAP)
     if outcome is None or outcome.infeasible:

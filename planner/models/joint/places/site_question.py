@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
 GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
 CENT_MUSD = 1e-8
-
-
 COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
 
@@ -68,14 +66,6 @@ class SiteQuestion:
     designs: Mapping[Joined, float | None]  # price of the fibre of sites above that of their pairs; None: none does
     counts_power: bool  # a fabric's power is load in addition to that of the racks
 
-    @property
-    def most_modules(self) -> int:
-        """Bound the modules of all sites: the pinned racks in all, else those of the parts and of pinned sites."""
-        pins, each = self.data.pins, self.data.module_racks
-        if pins.racks is not None:
-            return pins.racks // each
-        return sum(n * self.modules(p) for p, n in self.kinds) + sum(pins.racks_by_site.values()) // each
-
     def modules(self, part: SitePart) -> int:
         """Return the modules that hold a part."""
         return -(-part.racks // self.data.module_racks)
@@ -83,15 +73,6 @@ class SiteQuestion:
     def pinned(self, site: str) -> bool:
         """Return whether a pin may buy racks at a site beyond those of its part."""
         return self.data.pins.racks is not None or site in self.data.pins.racks_by_site
-
-    @property
-    def most_extra_mw(self) -> float:
-        """Most load that fabrics add."""
-        if not self.counts_power:
-            return 0.0
-        return self.data.hardware.facility_overhead_factor * sum(
-            n * max(mw for _, mw in p.fabrics) for p, n in self.kinds
-        )
 
 
 @dataclass(frozen=True, slots=True)
