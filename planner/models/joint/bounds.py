@@ -35,16 +35,10 @@ class StrategyRows(ArrayTable):
 
     def part(self, which: Any) -> "StrategyRows":
         """Return some of the rows."""
-        return StrategyRows(  # spelled out, since a search takes parts more often than anything else
-            p=self.p[which],
-            v=self.v[which],
-            d=self.d[which],
-            m=self.m[which],
-            replicas_per_rack=self.replicas_per_rack[which],
-            stage_racks=self.stage_racks[which],
-            block_replicas=self.block_replicas[which],
-            inside=self.inside[which],
-        )
+        # Spelled out, since a search takes parts more often than anything else.
+        counts = self.p[which], self.v[which], self.d[which], self.m[which]
+        block = self.replicas_per_rack[which], self.stage_racks[which], self.block_replicas[which], self.inside[which]
+        return StrategyRows(*counts, *block)
 
     __getitem__ = part
 

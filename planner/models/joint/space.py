@@ -263,7 +263,7 @@ def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
         "virtual_stages": list(_stage_counts(problem, "interleaved")),
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
-        "sequence_parallel": _sequence_choices(problem),
+        "sequence_parallel": [False, True] if problem.has("sequence") else [False],
         "zero_stage": sorted({z for p in stages or [1] for z in problem.machine.software.zero_stages_under(p)}),
         "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
         "replicas_per_rack": sorted({n for x in blocks if x is not None for n in range(1, x.replicas_per_rack + 1)}),
@@ -451,10 +451,6 @@ def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") 
     return [p for p in every if not even or problem.layers % p == 0]
 
 
-def _sequence_choices(problem: JointProblem) -> list[bool]:
-    return [False, True] if problem.has("sequence") else [False]
-
-
 def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) -> bool:
     """Return whether the framework runs a layer that is cut by these degrees, with sequence parallelism or without."""
     rules, sequence = problem.rules, problem.machine.sequence
@@ -494,7 +490,7 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
         for i, c, e, b in itertools.product(inner, contexts, experts, sizes):
             if c > 1 and b > 1:
                 continue
-            choices = problem.options("sequence_parallel", _sequence_choices(problem))
+            choices = problem.options("sequence_parallel", [False, True] if problem.has("sequence") else [False])
             for parallel, (mode, recomputes) in itertools.product(choices, kept):
                 if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
                     yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)

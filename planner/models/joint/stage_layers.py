@@ -5,6 +5,7 @@ each pattern, seconds of its largest chunk, and what a step takes once at a larg
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,13 +122,12 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
 
 def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
     """Yield the patterns that stages may have together: all, or by the number that a rule has chunks recompute."""
-    problem, v = x.column.strategy.problem, x.column.v
-    rule, layers = problem.rules.recompute, x.table[:, 0]
-    if rule == "free" or problem.pin("recomputed_layers_per_stage") is not None:
+    problem, v, layers = x.column.strategy.problem, x.column.v, x.table[:, 0]
+    if not problem.recomputes_alike:
         yield fine
         return
     most = -(-int(layers.max()) // v)
-    for each in range(most + 1) if rule == "chunks alike" else (0, most):
+    for each in range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most):
         allowed = fine & (x.table[:, 1] == schedule.recomputed_alike(layers, v, each))[None, :]
         if np.all(allowed.any(axis=1)):
             yield allowed
@@ -151,14 +151,10 @@ def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
 
 def _least_stage(x: Patterns, within: Flags, high: float) -> float | None:
     """Return the least limit on the seconds of stages under which some split has all layers; None where none has."""
-    values = np.unique(x.seconds[within & (x.seconds <= high)])
-    if not len(values) or not _holds(x, within & (x.seconds <= values[-1])):
+    values: list[float] = np.unique(x.seconds[within & (x.seconds <= high)]).tolist()
+    if not values or not _holds(x, within & (x.seconds <= values[-1])):
         return None
-    low, up = 0, len(values) - 1
-    while low < up:
-        middle = (low + up) // 2
-        low, up = (low, middle) if _holds(x, within & (x.seconds <= values[middle])) else (middle + 1, up)
-    return float(values[low])
+    return values[bisect_left(values[:-1], True, key=lambda limit: _holds(x, within & (x.seconds <= limit)))]
 
 
 def _holds(x: Patterns, allowed: Flags) -> bool:

@@ -235,7 +235,7 @@ class CapitalBounds:
             return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])
         key = len(self.lower_bounds), 0 if prices is None else len(prices.answers), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
-            fibre = q.min_fibre_usd if sites.designed else q.fibre_usd(sites.min_routes_km(count, rtt))
+            fibre = q.min_fibre_usd if sites.designed else sites.all_fibre_usd(count, sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
                 fibre = sites.fibre.least_usd(self._most_bytes, rtt)[: len(fibre)]
             near = q.floor_usd + self._power_usd + fibre
@@ -258,7 +258,7 @@ class CapitalBounds:
             return np.where(np.arange(len(self.shape_problem.min_fibre_usd)) >= n, usd, 0.0)
         near, count = self.shape_problem.min_fibre_usd, len(self.shape_problem.shape.blocks)
         each_km = rtt / sites.data.wan.rtt_ms_per_100_route_km * 100
-        far = self.shape_problem.fibre_usd(count * (count - 1) // 2 * each_km)
+        far = sites.all_fibre_usd(count, count * (count - 1) // 2 * each_km)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
@@ -266,11 +266,9 @@ class CapitalBounds:
         # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
         # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
         world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
-        network = world.problem.instance.network
-        if world.sites is None or not self.shape_problem.several:
-            return self._elsewhere(n, rtt, usd)
-        if world.sites.designed:
+        network, sites = world.problem.instance.network, world.sites if self.shape_problem.several else None
+        if sites is not None and sites.designed:
             return np.where(numbers == n, usd, 0.0)
-        if network is not None and network.wan_gateway:
+        if sites is not None and network is not None and network.wan_gateway:
             return np.where(numbers >= n, usd, 0.0)
         return self._elsewhere(n, rtt, usd)

@@ -9,7 +9,8 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from operator import le
+from typing import Any
 
 import numpy as np
 
@@ -35,30 +36,14 @@ class SlowdownChoice:
     priced: bool = False  # the sites were asked for them
 
 
-class TimedPoint(NamedTuple):
-    """Slowdowns and fibre that were timed, so that it is known whether they meet the cutoff."""
-
-    send: float
-    allreduce: float
-    waves: int
-    rtt_ms: float
-
-    def is_no_slower(self, other: "TimedPoint") -> bool:
-        """Return whether no step takes longer here: neither slowdown is more, nor fibre narrower or longer."""
-        return (
-            self.send <= other.send
-            and self.allreduce <= other.allreduce
-            and self.waves >= other.waves
-            and self.rtt_ms <= other.rtt_ms
-        )
-
-
 @dataclass(kw_only=True)
 class CheapestSearch(FastestSearch):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: MinPrices
-    timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
+    # Points that meet the cutoff (True) or miss it: slowdowns of sends and all-reduces, wavelengths below 0, round trip.
+    # No step takes longer where none of the four is larger.
+    timed_points: dict[bool, list[Any]] = field(default_factory=lambda: {True: [], False: []})
     steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock
     steps_late: float = math.inf  # the fewest that are known not to
 
@@ -126,10 +111,10 @@ class CheapestSearch(FastestSearch):
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
-        point = TimedPoint(level.send, level.allreduce, waves, rtt)
-        if any(point.is_no_slower(x) for x in self.timed_points[True]):
+        point = level.send, level.allreduce, -waves, rtt
+        if any(all(map(le, point, x)) for x in self.timed_points[True]):
             return True
-        if any(x.is_no_slower(point) for x in self.timed_points[False]):
+        if any(all(map(le, x, point)) for x in self.timed_points[False]):
             return False
         steps = self._step_seconds(level, waves, rtt, self.cutoff)
         found = steps <= self.steps_in_time

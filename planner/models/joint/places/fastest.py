@@ -15,7 +15,6 @@ import numpy as np
 
 from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable, least_at
-from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
@@ -39,29 +38,23 @@ def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
     return q.several or placed.wan is not None
 
 
-def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> SiteTraffic:
-    """Return the traffic of a site with its gateway; gradients have at least the rate that the step counts on."""
-    wan, others = q.world.problem.wan, len(placed.parts) - 1
-    if placed.wan is None:
-        rate = others * waves * wan.wavelength_gbps
-        return replace(q.traffic, wan_gbps=rate, exchange_gbps=rate / wan.headroom_factor)
-    sync = (d.requested_gbps for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
-    wan_gbps = transport.wan_gbps(wan, (), placed.wan, site)
-    return replace(q.traffic, wan_gbps=wan_gbps, exchange_gbps=math.fsum(sync) / wan.headroom_factor)
-
-
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> tuple[PlacedParts, dict[str, Template]] | None:
     """Return the cheapest templates with gateways that keep the slowdowns, in the capital too; None where one lacks."""
     # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
-    templates, found = q.world.templates, dict[str, Template]()
-    sizes = sorted(set(q.shape.blocks), reverse=True)
+    templates, wan, found = q.world.templates, q.world.problem.wan, dict[str, Template]()
+    if templates is None:
+        return None
+    sizes, limits = sorted(set(q.shape.blocks), reverse=True), (level.send, level.allreduce)
     for site, (k, _) in placed.parts.items():
-        traffic = gateway_of(q, waves, placed, site)
-        if templates is None:
-            return None
-        limits = (level.send, level.allreduce)
+        # Gradients have at least the rate that the step counts on.
+        sync = wan_gbps = (len(placed.parts) - 1) * waves * wan.wavelength_gbps
+        if placed.wan is not None:
+            wan_gbps = transport.wan_gbps(wan, (), placed.wan, site)
+            demands = (d for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
+            sync = math.fsum(d.requested_gbps for d in demands)
+        traffic = replace(q.traffic, wan_gbps=wan_gbps, exchange_gbps=sync / wan.headroom_factor)
         x = templates.options(traffic, sizes[k], without_gateways[site].usd * MUCH_DEARER, max_slowdowns=limits)
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         if not len(fits):
@@ -165,7 +158,11 @@ class FastestSearch(CapitalBounds):
             return None
         best: NetworkCandidate | None = None
         late = set[tuple[SlowdownLevel, int]]()  # slowdowns and wavelengths that a longer round trip only slows more
-        for rtt in self._rtts_to_try():
+        # The shortest round trip, and the next of each at which the sites were dearer than known before, or may be.
+        rtts, asked = self._rtts, {t for known in self.asked.values() for _, t, _ in known}
+        least = [self._lower_bounds(t) for t in rtts]
+        dearer = (a in asked or bool(np.any(least[i + 1] < least[i])) for i, a in enumerate(rtts[:-1]))
+        for rtt in (*rtts[:1], *itertools.compress(rtts[1:], dearer)):
             pairs = [x for x in self._affordable(rtt) if x not in late]
             bounds = self._bounds(pairs, rtt) if pairs else np.empty(0)
             order = np.argsort(bounds, kind="stable")[: TIMED if self.likely else len(pairs)].tolist()
@@ -247,14 +244,6 @@ class FastestSearch(CapitalBounds):
         q = self.shape_problem
         trips = q.world.problem.wan.round_trips if q.several else 0.0
         return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
-
-    def _rtts_to_try(self) -> list[float]:
-        """List the round trips that may pay."""
-        # The shortest, and behind each at which the sites were dearer than known before, or may be dearer, the next.
-        asked, rtts = {t for known in self.asked.values() for _, t, _ in known}, self._rtts
-        least = [self._lower_bounds(t) for t in rtts]
-        dearer = (a in asked or bool(np.any(least[i + 1] < least[i])) for i, a in enumerate(rtts[:-1]))
-        return [*rtts[:1], *itertools.compress(rtts[1:], dearer)]
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, with the most wavelengths paid too."""

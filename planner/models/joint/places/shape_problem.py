@@ -268,19 +268,11 @@ class ShapeProblem:
     @cached_property
     def min_fibre_usd(self) -> Floats:
         """Bound the price of the fibre between all sites from below, by the number of wavelengths of each pair."""
-        sites, count = self.world.sites, len(self.shape.blocks)
-        if sites is not None and sites.designed:
-            wan = self.world.problem.wan
-            most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1
-            return sites.fibre.least_usd()[:most] if count == 2 else np.zeros(most)
-        return self.fibre_usd(0.0 if sites is None else sites.min_routes_km(count))
-
-    def fibre_usd(self, routes_km: float) -> Floats:
-        """Price the fibre between all sites, given the length of all routes, by the number of wavelengths of each."""
-        wan, sites = self.world.problem.wan, self.world.sites
-        if sites is None:
-            return np.zeros(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-        return sites.all_fibre_usd(len(self.shape.blocks), routes_km)
+        sites, count, wan = self.world.sites, len(self.shape.blocks), self.world.problem.wan
+        if sites is not None and not sites.designed:
+            return sites.all_fibre_usd(count, sites.min_routes_km(count))
+        most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1
+        return np.zeros(most) if sites is None or count != 2 else sites.fibre.least_usd()[:most]
 
     @property
     def paid_rtts_ms(self) -> list[float]:
