@@ -90,7 +90,10 @@ def strategy_of(plan: JointPlan) -> ParallelStrategy:
 
 @dataclass(kw_only=True)
 class FewestFreeDays(FewestDays):
-    """The goal of the fastest column on a network that slows nothing; no column is priced."""
+    """The goal of the fastest column on the most racks that the money may buy and a network that slows nothing.
+
+    Its time `free` bounds that of every plan, infinite where no column fits; no column is priced.
+    """
 
     ceiling: float = math.inf  # of the fastest that is known
 
@@ -117,15 +120,6 @@ class FewestFreeDays(FewestDays):
         if isinstance(what, Column):
             self.free = t
         return isinstance(what, Column)
-
-
-def least_seconds(world: World) -> float | None:
-    """Bound the seconds a sequence of every plan: the fastest column on the most racks that the money may buy.
-
-    The bound is infinite where no column fits, and None where the limit came first.
-    """
-    goal = FewestFreeDays(world=world)
-    return goal.free if Loop(goal=goal).run() == "proved" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.free_network import least_seconds
+from planner.models.joint.free_network import FewestFreeDays
 from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.days import described
@@ -89,17 +89,23 @@ class CapitalSearch:
         return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
 
     def run(self, *, days: bool = True) -> JointSolution:
-        """Return the cheapest plan, of equal ones the fastest; where there is none, a bound on the days of any."""
+        """Return the cheapest plan, of equal ones the fastest.
+
+        Where there is none the `days` of every plan are bounded, which takes about as long as the search.
+        """
         stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
         goal, unproven, instance = self.goal, self.world.unproven.usd, self.world.problem.instance
         plan, counts = goal.incumbent, dict(sorted(self.world.counts.items()))
         if plan is None:
             proven = stopped == "proved" and math.isinf(unproven)
-            least = least_seconds(self.world) if days and stopped == "proved" else None
+            least = math.inf
+            if days and stopped == "proved":
+                fewest = FewestFreeDays(world=self.world)
+                least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
             return JointSolution(
                 status=JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN,
                 lower_bound=goal.bound if stopped != "proved" else None,
-                fabric_free_bound=None if least is None or math.isinf(least) else days_of(instance, least),
+                fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
                 stopped=stopped,
                 counts=counts,
             )
@@ -118,25 +124,6 @@ class CapitalSearch:
         )
 
 
-def cheapest_by(
-    world: World,
-    deadline_seconds_per_sequence: float,
-    *,
-    known: JointPlan | None = None,
-    gap: float = 0.0,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-    days: bool = True,
-) -> JointSolution:
-    """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
-
-    The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates. `days`:
-    whether those of every plan are bounded where there is none, which takes about as long as the search.
-    """
-    how: dict[str, Any] = {"known": known, "gap": gap, "time_limit": time_limit, "progress": progress}
-    return CapitalSearch.begun(world, deadline_seconds_per_sequence, **how).run(days=days)
-
-
 def solve_joint_cost(
     instance: Instance,
     options: Options,
@@ -151,7 +138,7 @@ def solve_joint_cost(
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
-    `days`: as in `cheapest_by`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
+    `days`: as in `CapitalSearch.run`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
@@ -179,7 +166,8 @@ def cheaper_within(
     """Return the cheapest plan within a share of the best days; at 0, of the plans as fast as the best."""
     if not 0 <= share < 1:
         raise InputError(f"objective.tolerance: {share!r} must be at least 0 and less than 1; give a share of the days")
-    return cheapest_by(world, best.seconds * (1 + share), known=best, time_limit=time_limit, progress=progress)
+    limit = best.seconds * (1 + share)
+    return CapitalSearch.begun(world, limit, known=best, time_limit=time_limit, progress=progress).run()
 
 
 BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
@@ -254,7 +242,7 @@ class RunSearch:
         priced = priced.replaced(limits__budget_usd=budget)
         left = replace(self.options, time_limit=self.deadline.limit)
         world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
-        found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
+        found = CapitalSearch.begun(world, span.end, time_limit=self.deadline.limit).run()
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last

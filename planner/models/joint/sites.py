@@ -74,6 +74,7 @@ class Sites:
         if self.instance.wan is None:
             self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, self.request)
+        self.gpu_fabric_usd = min_fabric_usd(self.instance.network)
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
@@ -270,11 +271,7 @@ class Sites:
 
     def min_fabric_usd(self, rails: int) -> float:
         """Bound from below the price in USD of a rack's share of the fabric with `rails` GPUs cabled."""
-        return rails * self._gpu_fabric_usd
-
-    @cached_property
-    def _gpu_fabric_usd(self) -> float:
-        return min_fabric_usd(self.instance.network)
+        return rails * self.gpu_fabric_usd
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""

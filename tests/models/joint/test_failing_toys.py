@@ -14,7 +14,7 @@ from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.calendar import Calendar
-from planner.models.joint.least_cost import cheapest_by
+from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointStatus
 from planner.solvers.signals import Deadline
@@ -38,7 +38,7 @@ def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
     times = sorted({p.seconds for p in plans})
     for limit in (times[0], times[len(times) // 3], times[-1]):
         best = min((p for p in plans if p.seconds <= limit * (1 + 1e-9)), key=lambda p: (round(p.usd, 2), p.seconds))
-        found = cheapest_by(world, limit * (1 + 1e-9))
+        found = CapitalSearch.begun(world, limit * (1 + 1e-9)).run()
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
         assert found.status is JointStatus.OPTIMAL
 

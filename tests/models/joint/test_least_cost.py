@@ -15,7 +15,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
-from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
+from planner.models.joint.least_cost import CapitalSearch, cheaper_within, solve_joint_cost
 from planner.models.joint.search import capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.solve import world_of
@@ -62,7 +62,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     every, w = cost_toy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
-        best, found = every.cheapest(limit), cheapest_by(w, limit)
+        best, found = every.cheapest(limit), CapitalSearch.begun(w, limit).run()
         if best is None:
             assert (found.status, found.plan, found.usd) == (JointStatus.INFEASIBLE, None, None)
             fewest = days_of(w.problem.instance, fastest)
@@ -80,12 +80,12 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
     """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest with them."""
     free = toy(seed, sites=2, forced=True)
     limit = 2 * min(x.seconds for x in cost_toy(free).front)
-    best = cheapest_by(world(free), limit).plan
+    best = CapitalSearch.begun(world(free), limit).run().plan
     assert best is not None
     for site, number in best.blocks_by_site.items():
         for wanted in (number, number + 1, max(0, number - 1)):
             i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
-            least, found = cost_toy(i).cheapest(limit), cheapest_by(world(i), limit)
+            least, found = cost_toy(i).cheapest(limit), CapitalSearch.begun(world(i), limit).run()
             assert (found.plan is None) == (least is None)
             if least is not None:
                 assert found.usd == pytest.approx(least.usd, rel=1e-9)
@@ -143,7 +143,7 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
 def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
     """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""
     w = world(toy(seed, **how))
-    plan, goal = cheapest_by(w, math.inf).plan, CapitalSearch.begun(w, math.inf).goal
+    plan, goal = CapitalSearch.begun(w, math.inf).run().plan, CapitalSearch.begun(w, math.inf).goal
     assert plan is not None and len(plan.shape.blocks) == 1
     block = plan.column.strategy.block(plan.column.p)
     racks = block.blocks(plan.column.d) * block.racks
@@ -160,7 +160,7 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     best = every.cheapest(limit)
     assert best is not None
     for gap in (0.0, 0.5):
-        found = cheapest_by(world(i), limit, gap=gap)
+        found = CapitalSearch.begun(world(i), limit, gap=gap).run()
         assert found.status is JointStatus.OPTIMAL and found.usd is not None
         assert found.lower_bound is not None
         assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
@@ -175,7 +175,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.models.joint.places.fastest.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
     assert i.limits.budget_usd is not None
-    found = cheapest_by(world(i), math.inf)
+    found = CapitalSearch.begun(world(i), math.inf).run()
     assert (found.status, found.plan) == (JointStatus.UNKNOWN, None)
 
 
@@ -190,7 +190,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
     for limit in limits:
-        best, found = every.cheapest(limit), cheapest_by(w, limit)
+        best, found = every.cheapest(limit), CapitalSearch.begun(w, limit).run()
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
 
 
@@ -198,10 +198,11 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
 def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     w = world(i)
-    best = cheapest_by(w, math.inf).plan
+    best = CapitalSearch.begun(w, math.inf).run().plan
     fastest = solved(i).plan
     for share in (0.0, 0.2, 0.9):
-        known, alone = cheaper_within(w, fastest, share), cheapest_by(world(i), fastest.seconds * (1 + share))
+        known = cheaper_within(w, fastest, share)
+        alone = CapitalSearch.begun(world(i), fastest.seconds * (1 + share)).run()
         assert known.usd == pytest.approx(alone.usd or 0.0)
         assert known.plan.seconds == pytest.approx(alone.plan.seconds)
         assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01

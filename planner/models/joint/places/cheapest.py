@@ -41,7 +41,7 @@ class CheapestSearch(FastestSearch):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: MinPrices
-    # Points that meet the cutoff (True) or miss it: slowdowns of sends and all-reduces, wavelengths negated, round trip.
+    # Points in time (True) or late: slowdowns of sends and of all-reduces, wavelengths negated, and the round trip.
     # No step takes longer where none of the four is larger.
     timed_points: dict[bool, list[Any]] = field(default_factory=lambda: {True: [], False: []})
     steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock

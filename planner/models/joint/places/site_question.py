@@ -146,16 +146,11 @@ def without_dear_pairs(
     without_fibre = solve(state(replace(q, circuit=None)))
     if without_fibre.infeasible:
         return None
-    usd, limit = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, q.circuit.max_rtt_ms
-    prices = sorted(x for p, x in usd.items() if q.data.rtt_ms(p) <= limit and math.isfinite(x))
-    count = len(q.data.candidates)
-    while without_fibre.bound is not None and count < len(prices):
-        most = prices[count]
-        few = solve(state(_up_to(q, usd, most)))
-        if few.objective is not None:
-            worth = 1e6 * (few.objective - without_fibre.bound + CENT_MUSD)
-            return _up_to(q, usd, worth)
-        count *= GROWTH
+    limits = [] if without_fibre.bound is None else _growing_limits(q, q.circuit)
+    for most in limits:
+        few = solve(state(_up_to(q, most)))
+        if few.objective is not None and without_fibre.bound is not None:
+            return _up_to(q, 1e6 * (few.objective - without_fibre.bound + CENT_MUSD))
     return q
 
 
@@ -165,17 +160,22 @@ def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
     # some with ever more of the cheapest pairs, which may already suffice.
     if q.circuit is None:
         return [q]
-    whole = _up_to(q, {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, most_usd)
-    prices = sorted(x for p, x in whole.pair_usd.items() if q.data.rtt_ms(p) <= q.circuit.max_rtt_ms and x < math.inf)
-    if len(prices) < MANY_PAIRS:
-        return [whole]
-    counts, count = list[int](), len(q.data.candidates)
-    while count < len(prices):
-        counts.append(count)
+    whole = _up_to(q, most_usd)
+    limits = _growing_limits(whole, q.circuit, MANY_PAIRS)
+    return [replace(q, circuit=None), *(_up_to(whole, most) for most in limits), whole] if limits else [whole]
+
+
+def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[float]:
+    """List limits on the price of a pair that ever more pairs in reach keep; none where there are not `many`."""
+    usd = (q.pair_usd.get(p, 0.0) for p in q.data.pairs if q.data.rtt_ms(p) <= circuit.max_rtt_ms)
+    prices, found, count = sorted(x for x in usd if math.isfinite(x)), list[float](), len(q.data.candidates)
+    while count < len(prices) >= many:
+        found.append(prices[count])
         count *= GROWTH
-    return [replace(q, circuit=None), *(_up_to(q, dict(whole.pair_usd), prices[n]) for n in counts), whole]
+    return found
 
 
-def _up_to(q: SiteQuestion, usd: dict[tuple[str, str], float], most: float) -> SiteQuestion:
+def _up_to(q: SiteQuestion, most: float) -> SiteQuestion:
     """Return the question restricted to pairs of sites whose fibre costs at most `most` USD."""
+    usd = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})
