@@ -324,17 +324,24 @@ class Stages:
         """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
         if not len(self.sizes):
             return
-        wanted = self.column.strategy.problem.layers_of(self.column.p)
-        if wanted is not None:
-            yield from self._pinned(wanted)
+        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+        if wanted is not None:  # those that the layers keep, if they fit memory
+            layers = np.array(wanted)
+            if layers.max() > self.sizes[-1] or np.any(layers < self.least_sizes):
+                return
+            where = np.arange(c.p), layers - c.v
+            stage, chunk = float(self.seconds[where].max()), float(self.chunk[where].max())
+            seconds = stage + self.once(chunk, max(wanted))
+            if seconds < self.cutoff:
+                yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=max(wanted))
             return
         best, largest = self.cutoff, self.min_seconds_by_most
         if not (largest < best).any():
             return
         by_seconds, by_chunk, values, chunks = self._up_to
-        mean = -(-self.column.strategy.problem.layers // self.column.p)
-        for most in range(max(mean, self.column.v), int(self.sizes[-1]) + 1):
-            if largest[most - self.column.v] >= best:
+        mean = -(-c.strategy.problem.layers // c.p)
+        for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
+            if largest[most - c.v] >= best:
                 continue
             self.tick()
             at = len(chunks)
@@ -349,16 +356,6 @@ class Stages:
                 if seconds < best:
                     best = seconds
                     yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
-
-    def _pinned(self, layers: list[int]) -> Iterator[Thresholds]:
-        """Yield the limits that pinned layers keep, if they fit memory and their seconds are below the cutoff."""
-        if max(layers) > self.sizes[-1] or np.any(np.array(layers) < self.least_sizes):
-            return
-        where = np.arange(self.column.p), np.array(layers) - self.column.v
-        stage, chunk, most = float(self.seconds[where].max()), float(self.chunk[where].max()), max(layers)
-        seconds = stage + self.once(chunk, most)
-        if seconds < self.cutoff:
-            yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
 
     @property
     def _has_rule(self) -> bool:

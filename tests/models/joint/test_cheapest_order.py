@@ -148,8 +148,8 @@ class Timed(FastestSearch):
         seconds = self.time(level, waves, rtt)
         return seconds if seconds <= limit else math.inf
 
-    def _usd(self, level: SlowdownLevel, rtt: float, waves: int) -> float:
-        return level.usd + waves - rtt
+    def _totals(self, level: SlowdownLevel, rtt: float) -> Any:
+        return level.usd + np.arange(9.0) - rtt
 
     def _lower_bounds(self, rtt: float) -> Any:
         return np.array([9.0, 9.0 - sum(t < rtt for t in self.falls)])
@@ -312,7 +312,7 @@ def test_the_fewest_wavelengths_that_keep_a_time(most: int, fewest: int, monkeyp
     search = FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
     search.__dict__["_wavelengths"] = np.arange(1, 9)
     monkeypatch.setattr(search, "_seconds", lambda *at: 10.0 if at[1] >= fewest else 10.1)
-    monkeypatch.setattr(search, "_usd", lambda *at: 100.0 * at[2])
+    monkeypatch.setattr(search, "_totals", lambda *_: 100.0 * np.arange(9))
     level = SlowdownLevel(1.0, 1.0, 0.0)
     kept = search._fewest_wavelengths(NetworkCandidate(10.0, 1e6, level, most, 5.0))
     expected = min(fewest, most)

@@ -51,13 +51,14 @@ class CheapestSearch(FastestSearch):
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
         if not self._rtts or not len(self._wavelengths):
             return
-        q, templates = self.shape_problem, self.shape_problem.world.templates
-        first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
-        if q.racks > QUICK_TABLE_RACKS and not (templates is not None and templates.min_local_share > 0):
-            self._ask_sites(first, last)
-            # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
-            yield self._base(first, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
+        q, first, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        if q.racks > QUICK_TABLE_RACKS:
+            templates = q.world.templates
+            # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
+            if templates is None or templates.min_local_share == 0:
+                self._ask_sites(first, last)
+                # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
+                yield self._base(first, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
         choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
         if not choices:
             return

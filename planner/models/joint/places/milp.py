@@ -97,10 +97,12 @@ def pin_blocks(m: Any, q: SiteQuestion) -> None:
 
 def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
     """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
+    pins = q.data.pins
 
     def row(m: Any, x: str) -> Any:
         used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        return m.modules[x] >= used if q.pinned(x) or not exactly else m.modules[x] == used
+        beyond = not exactly or pins.racks is not None or x in pins.racks_by_site
+        return m.modules[x] >= used if beyond else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 

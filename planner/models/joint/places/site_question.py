@@ -70,10 +70,6 @@ class SiteQuestion:
         """Return the modules that hold a part."""
         return -(-part.racks // self.data.module_racks)
 
-    def pinned(self, site: str) -> bool:
-        """Return whether a pin may buy racks at a site beyond those of its part."""
-        return self.data.pins.racks is not None or site in self.data.pins.racks_by_site
-
 
 @dataclass(frozen=True, slots=True)
 class PlacedParts:
