@@ -184,7 +184,12 @@ class _Ties:
             most_nodes=MOST_NODES,
             first=first,
         )
-        stopped = self.search.loop.go_on(goal)
+        loop = self.search.loop
+        left = loop.left() if local > 0 else None
+        stopped = loop.go_on(goal)
+        if left is not None and goal.incumbent is None:
+            # What has no fabric of such a share may have one of less, which is asked for next.
+            self.search.loop = Loop(goal=goal, heap=left.nodes, opened=left.shapes)
         given_up = math.isfinite(world.unproven.usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 
