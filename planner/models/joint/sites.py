@@ -347,20 +347,17 @@ class Sites:
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         key = parts, circuit
-        if key in self.placed:
-            return self.placed[key]
-        if self.designed:
+        if key not in self.placed and self.designed:
             self.placed[key] = self._designed(parts, circuit)
-            return self.placed[key]
-        # The cheapest sites of all within some round trip are the cheapest within each that they keep.
-        waves = None if circuit is None else circuit.wavelengths
-        trip, asked = 0.0 if circuit is None else circuit.max_rtt_ms, self.within.setdefault((parts, waves), [])
-        for longest, found in asked:
-            if trip <= longest and (found is None or found.rtt_ms <= trip):
-                self.placed[key] = None if found is None else replace(found, circuit=circuit)
-                return self.placed[key]
-        self.placed[key] = self.answer(self.question(parts, circuit, {}))
-        asked.append((trip, self.placed[key]))
+        if key not in self.placed:
+            waves, trip = (None, 0.0) if circuit is None else (circuit.wavelengths, circuit.max_rtt_ms)
+            asked = self.within.setdefault((parts, waves), [])
+            # The cheapest sites of all within some round trip are the cheapest within each that they keep.
+            known = [x for longest, x in asked if trip <= longest and (x is None or x.rtt_ms <= trip)]
+            found = known[0] if known else self.answer(self.question(parts, circuit, {}))
+            self.placed[key] = None if found is None else replace(found, circuit=circuit)
+            if not known:
+                asked.append((trip, found))
         return self.placed[key]
 
     def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:

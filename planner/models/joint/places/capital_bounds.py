@@ -62,11 +62,9 @@ class Prices:
 
     def lowers(self, rtt: float) -> Floats:
         """Bound the price from below by the number of wavelengths."""
-        count, found = self.tables.get(rtt, (-1, np.empty(0)))
-        if count != len(self.answers):
-            found = self._lowers(rtt)
-            self.tables[rtt] = len(self.answers), found
-        return found
+        if rtt not in self.tables or self.tables[rtt][0] != len(self.answers):
+            self.tables[rtt] = len(self.answers), self._lowers(rtt)
+        return self.tables[rtt][1]
 
     def _lowers(self, rtt: float) -> Floats:
         wan, sites = self.sites.data.wan, len(self.parts)

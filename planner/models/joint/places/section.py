@@ -7,7 +7,7 @@ its sites cost no more, so that a bound on them holds for the dc question too.
 
 import math
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyomo.core as pyo
 
@@ -36,8 +36,6 @@ from planner.solvers.highs import lower_bound
 from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_proof
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import OutOfTimeError
-
-T = TypeVar("T")
 
 ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
@@ -205,7 +203,7 @@ def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
         return plan
     moved = dict(zip(_by_part(old), _by_part(new), strict=True))
 
-    def at(by_site: dict[str, T]) -> dict[str, T]:
+    def at(by_site: dict[str, Any]) -> dict[str, Any]:
         return {moved[s]: x for s, x in by_site.items()}
 
     upkeep = plan.upkeep
