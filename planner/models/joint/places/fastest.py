@@ -355,7 +355,7 @@ class FastestSearch(CapitalBounds):
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
             self._ask(c.wavelengths, c.rtt_ms)
         else:
-            parts = tuple(self._without_fabric(g) for g in q.shape.blocks)
+            parts = tuple(self._part(g) for g in q.shape.blocks)
             circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
             floor = sites.joined_least(parts, circuit)
 
@@ -389,7 +389,7 @@ class FastestSearch(CapitalBounds):
         """Ask for the price of the sites of several parts without fabrics, and bound it from below."""
         sites = self.shape_problem.world.sites
         if sites is not None and sites.designed:
-            parts = tuple(self._without_fabric(g) for g in self.shape_problem.shape.blocks)
+            parts = tuple(self._part(g) for g in self.shape_problem.shape.blocks)
             usd = sites.least(parts, Circuit(waves, rtt, self._most_bytes))
             self.lower_bounds[waves, rtt] = max(usd, self.lower_bounds.get((waves, rtt), 0.0))
         else:
@@ -419,20 +419,16 @@ class FastestSearch(CapitalBounds):
                 found[s] = templates.template(q.traffic, n, self.options[n], self._chosen(n, level)[f])
         return found
 
-    def _part(self, blocks: int, level: SlowdownLevel) -> SitePart:
-        q = self.shape_problem
-        racks = q.traffic.racks(blocks)
-        if q.world.templates is None:
-            return SitePart(blocks, racks, ((0.0, 0.0),))
-        x = self.options[blocks]
-        return SitePart(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
-
-    def _without_fabric(self, blocks: int) -> SitePart:
-        """Return a part whose fabric costs nothing and draws the least of any."""
-        q, mw = self.shape_problem, 0.0
-        if q.world.templates is not None and len(self.options[blocks]):
-            mw = float(self.options[blocks].mw.min())
-        return SitePart(blocks, q.traffic.racks(blocks), ((0.0, mw),))
+    def _part(self, blocks: int, level: SlowdownLevel | None = None) -> SitePart:
+        """Return a part with the fabrics that keep some slowdowns, or with a free one that draws the least of any."""
+        q, fabrics = self.shape_problem, [(0.0, 0.0)]
+        if q.world.templates is not None:
+            x = self.options[blocks]
+            if level is not None:
+                fabrics = [(float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)]
+            elif len(x):
+                fabrics = [(0.0, float(x.mw.min()))]
+        return SitePart(blocks, q.traffic.racks(blocks), tuple(fabrics))
 
 
 def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
