@@ -185,11 +185,15 @@ class Stages:
         larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
         layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
         ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
-        room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
-        room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
+        room, state = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends], self._state(1, 0)
+        room = (room - front * (self._state(1, 0, front=1) - state))[:, None]
         room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
-        states = self._state(1, 0) * sizes
-        left, recomputing = (room - self._working(recomputed, front) - states for recomputed in (0, 1))
+        # Room is left by the layers' state and by what is in work, on the last stage at the peak of its head.
+        head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights, front=front)
+        work_of = partial(memory.working_bytes, m, s.shape, s.weights, s.bytes, zero_stage=c.zero, front=front)
+        works = [work_of(recomputed=recomputed) for recomputed in (0, 1)]
+        peaks = [np.where(stages == c.p - 1, np.maximum(work, head), work)[:, None] for work in works]
+        left, recomputing = (room - peak - state * sizes for peak in peaks)
         kept, saved = s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
         fits = layers * kept <= left
         if s.recomputes == "none":
@@ -202,17 +206,6 @@ class Stages:
             recompute = np.clip(recompute, 0, NO_FIT).astype(np.int64)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
         return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
-
-    def _working(self, recomputed: int, front: Ints) -> Floats:
-        """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
-        c, s = self.column, self.column.strategy
-        working = memory.working_bytes(
-            s.machine, s.shape, s.weights, s.bytes, zero_stage=c.zero, recomputed=recomputed, front=front
-        )
-        copies = memory.gradient_copy_bytes(s.machine, s.shape, s.weights, front=front)
-        head = memory.head_bytes(s.machine, s.shape, s.weights) + copies
-        last = np.arange(c.p) == c.p - 1
-        return np.asarray(np.where(last, np.maximum(working, head), working) + 0.0 * last)[:, None]
 
     def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
         c, s, shards = self.column, self.column.strategy, self.conditions.shards

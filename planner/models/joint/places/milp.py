@@ -101,8 +101,8 @@ def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
 
     def row(m: Any, x: str) -> Any:
         used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        beyond = not exactly or pins.racks is not None or x in pins.racks_by_site
-        return m.modules[x] >= used if beyond else m.modules[x] == used
+        may_buy_more = not exactly or pins.racks is not None or x in pins.racks_by_site
+        return m.modules[x] >= used if may_buy_more else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 
