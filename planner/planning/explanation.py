@@ -109,7 +109,7 @@ def summary(e: Explanation) -> str:
     lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
     if e.layout is not None:
         m = e.layout.metrics
-        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
+        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m).values(), *memory_lines(m)]
     lines += _site_lines(e.nodes, e.relaxations)
     if e.starts:
         lines += ["STARTS     the soonest end from each other month at which something becomes ready"]
