@@ -44,7 +44,7 @@ from planner.planning.finish_date import (
     start_months,
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
-from planner.planning.hardware_choice import First, best_choice, each_alone, in_time
+from planner.planning.hardware_choice import First, best_choice, in_time
 from planner.planning.instance_parts import Change, in_fewest_days
 from planner.planning.question_variants import More, Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
@@ -265,7 +265,7 @@ class _Questions:
             return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
 
         if self.cache.question is None:  # sites and fabrics of the plan's question serve most of the others
-            question = each_alone(in_fewest_days(self.plan.instance))[0]
+            question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
             Solving(options=options, deadline=Deadline(), progress=lambda _: None, cache=self.cache).world(question)
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
@@ -428,7 +428,7 @@ def _answer(
     # The goal of the instance says which; the soonest end is that of a training within the deadline. The column that is
     # named comes first. No answer is below `floor`.
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
-    asked = each_alone(instance if in_dollars or by_date else in_fewest_days(instance))[0]
+    asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
     solving = Solving(
         options=options,
         deadline=Deadline(options.time_limit),
