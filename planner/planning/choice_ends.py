@@ -72,9 +72,8 @@ def _choice(
     proven: bool,
 ) -> _Choice:
     """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
-    instance, progress, deadline = world.problem.instance, solving.progress, solving.deadline
-    goal = instance.objective
-    indifferent = goal.indifference > goal.tolerance
+    instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
+    goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
         if not goal.tolerance:
@@ -87,24 +86,22 @@ def _choice(
     start(progress, "a cheaper plan")
     reported = notes(progress)
     if goal.tolerance or indifferent:
+        within = min(goal.tolerance, most)
         found = ends_within(
             world,
             best,
-            min(goal.tolerance, most),
+            within,
             simpler=simpler,
             indifferent=indifferent,
-            time_limit=deadline.limit,
+            time_limit=limit,
             progress=reported,
             search=search,
         )
-        plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
-        days = days_of(world.problem.instance, plan.seconds)
-        return _Choice(
-            replace(solution, plan=plan, days=days),
-            {"ends": ends, "simplest": _simpler(world, best, found.simpler)},
-            found.plans,
-        )
-    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
+        plan = found.plan or best
+        chosen = replace(solution, plan=plan, days=days_of(instance, plan.seconds))
+        named = None if found.simpler is None else _simpler(world, best, found.simpler)
+        return _Choice(chosen, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans)
+    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return _Choice(solution, {})
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
@@ -112,16 +109,13 @@ def _choice(
     return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
 
 
-def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
-    if found is None:
-        return None
-    plan = found.plan
-    column, shape = plan.column, plan.column.strategy.shape
+def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
+    plan, column = found.plan, found.plan.column
     return SimplerPlan(
         days_to_train=days_of(world.problem.instance, plan.seconds),
         loss=plan.seconds / best.seconds - 1,
         capital_usd=plan.capital_usd,
-        layout=in_short((*shape.degrees, column.p, column.d), column.v),
+        layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
         layers_per_stage=plan.split.layers,
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
@@ -130,13 +124,12 @@ def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | 
 
 def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
     """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
-    days = solution.days
-    if days is None or not days:
+    if not solution.days:
         return None
     most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
     if gap and solution.lower_bound is not None:
         most = min(most, solution.lower_bound / (1 - gap))
-    return max(0.0, most / days - 1)
+    return max(0.0, most / solution.days - 1)
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:

@@ -6,7 +6,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
+from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
@@ -153,30 +153,32 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     if network is None or not isinstance(instance.hardware.rack, Rack):
         raise TypeError("fabric: the question has no network, or a rack by its name alone")
     kinds = list(_searched(instance, network, deadline))
-    allowed = [kind for kind in kinds if kind.template is not None and _allowed(network, kind)]
-    best = min(allowed, key=lambda kind: (kind.template.usd if kind.template else 0.0, kind.tiers), default=None)
-    budget = instance.limits.budget_usd
+    allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and _allowed(network, kind)]
     complete = all(kind.searched for kind in kinds if kind.family in network.families)
     ended = "proved" if complete else deadline.cause
-    if best is None or best.template is None:
+    if not allowed:
         return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, deadline, proven=complete))
-    usd = best.template.usd
+    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers))
+    usd, budget = template.usd, instance.limits.budget_usd
     if budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
         rules = "limits.budget_usd", *_in_conflict(instance, network, deadline, budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
         return _plan(instance, options, ended, conflict=why)
-    ranked = sorted(
-        kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
-    )
+    others = [kind for kind in kinds if kind is not best]
+    ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
     tails, simulated = dict[str, Tails](), dict[Any, Tails]()
     with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
         for kind in ranked:
             if kind.template is not None and seeds:
                 tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1, simulated)
+    stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
+    found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
     section = FabricPlan(
-        sites={CLUSTER: _section(instance, network, best.template)},
-        certificate=_certificate(usd, deadline, complete=complete),
+        sites={CLUSTER: _section(instance, network, template)},
+        certificate=found.certificate(
+            formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
+        ),
         alternatives=tuple(_alternative(instance, network, kind, best, tails) for kind in ranked),
     )
     return _plan(instance, options, ended, section=section, usd=usd)
@@ -282,17 +284,16 @@ def _section(instance: FabricInstance, network: Network, template: Template) -> 
 def _alternative(
     instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
 ) -> FabricAlternative:
-    template = kind.template
-    lost = _lost(instance, network, kind, best)
-    if template is None:
-        return FabricAlternative(name=kind.name, lost=lost)
+    """Return a kind of fabric in figures, and why it was not chosen."""
+    template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
+    whole_tbps = half_rate_tbps(instance.hardware, _gpus(instance))
     return FabricAlternative(
         name=kind.name,
-        lost=lost,
-        fabric=_section(instance, network, template),
-        bisection_tbps=half_rate_tbps(instance.hardware, _gpus(instance)) * template.design.core_share,
-        ecmp_tail=tails.get(kind.name, NO_TAILS)[0],
-        spray_tail=tails.get(kind.name, NO_TAILS)[1],
+        lost=_lost(instance, network, kind, best),
+        fabric=None if template is None else _section(instance, network, template),
+        bisection_tbps=None if template is None else whole_tbps * template.design.core_share,
+        ecmp_tail=ecmp,
+        spray_tail=sprayed,
     )
 
 
@@ -410,32 +411,26 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int,
     return simulated[shape]
 
 
-def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
-    """Return the question, and what it may be built from, without some rules and pins."""
-    free: dict[str, Any] = {"families": tuple(KINDS), "max_tiers": MAX_TIERS, "min_core_share": 0.0}
-    names = [rule.removeprefix("network.") for rule in rules if rule.startswith("network.")]
-    pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in rules}
-    if instance.network is None:
-        raise TypeError("fabric: the question has no network")
-    network = instance.network.replaced(**{name: free.get(name) for name in names})
-    return instance.replaced(network=network, pins=pins), network
-
-
 def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:
     """Return rules and pins of which none can be left out at a price: all of them where the time ends first."""
-    limits = [name for name in ("max_oversubscription", "min_core_share", "survives") if getattr(network, name)]
-    rules = [f"network.{name}" for name in ("families", "max_tiers", *limits)]
-    rules += [f"pins.{path}" for path in instance.pins]
+    free: dict[str, Any] = {"network.families": tuple(KINDS), "network.max_tiers": MAX_TIERS}
+    for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
+        free |= {f"network.{name}": none} if getattr(network, name) else {}
+    rules = [*free, *(f"pins.{path}" for path in instance.pins)]
     dropped: list[str] = []
-    for name in rules:
-        asked, free = _without(instance, [*dropped, name])
-        kinds = [kind for kind in _kinds(free) if kind.family in free.families]
+    for rule in rules:
+        without = [*dropped, rule]
+        values = {name.removeprefix("network."): none for name, none in free.items() if name in without}
+        pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in without}
+        looser = network.replaced(**values)
+        asked = instance.replaced(network=looser, pins=pins)
         if deadline.passed:
             return tuple(rules)
         most, lengths = most_usd * (1 + 1e-9), Lengths()
-        fits = (_cheapest(asked, free, kind, deadline, lengths, most_usd=most) for kind in kinds)
-        if not any(kind.template and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits):
-            dropped.append(name)
+        kinds = (kind for kind in _kinds(looser) if kind.family in looser.families)
+        fits = (_cheapest(asked, looser, kind, deadline, lengths, most_usd=most) for kind in kinds)
+        if not any(kind.template and kind.template.usd <= most_usd and _allowed(looser, kind) for kind in fits):
+            dropped.append(rule)
     return tuple(rule for rule in rules if rule not in dropped)
 
 
@@ -443,25 +438,17 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     """Return why there is no fabric; no rules where the time ended first."""
     if not proven:
         return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
-    kinds = [kind for kind in _kinds(network) if kind.family in network.families]
-    gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
-    reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
-    planes = _pinned(instance, "planes")
-    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus)
+    nic, planes = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9, _pinned(instance, "planes")
+    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(_gpus(instance))
     if not modes:
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
         return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
+    kinds = [kind for kind in _kinds(network) if kind.family in network.families]
+    reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
     if planes and planes not in (known := {mode.planes for mode in modes}):
         of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
         reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
     return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
-
-
-def _certificate(usd: float, deadline: Deadline, *, complete: bool) -> Certificate:
-    stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
-    found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
-    formulation = f"the cheapest of {SPACE}"
-    return found.certificate(formulation=formulation, minimizes=MINIMIZES, seed=0, checked=ON_TRUST)
 
 
 def _plan(
@@ -473,18 +460,17 @@ def _plan(
     usd: float | None = None,
     conflict: Conflict | None = None,
 ) -> Plan:
-    proven = ended == "proved"
+    proven, cost = ended == "proved", None
     status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
     bound, gap = (usd, 0.0) if proven and section else (None, None)
-    costs = None
     if usd is not None:
-        costs = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
+        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
     return Plan(
         **solved_with(instance, options),
         status=status,
         objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
         fabric=section,
-        cost=costs,
+        cost=cost,
         conflict=conflict,
         stopped=ended,
     )

@@ -137,13 +137,12 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     if file == before:
         return []
     # A switch acts alone, or where all others are as in the file.
-    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
+    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file] or [*pairs]
     words = {True: "on", False: "off", None: "not stated"}
-    stated = [
-        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} (plan: {words.get(plans, plans)})"
-        for name, (own, plans) in pairs.items()
-        if name in (acting or pairs)
-    ]
+    stated = []
+    for name in acting:
+        own, plans = (words.get(value, value) for value in pairs[name])
+        stated.append(f"{f'overlap of {name}' if name in overlaps else name} {own} (plan: {plans})")
     seconds, used, limit = file
     more = f", and {used / 1e9:.1f} GB of memory, {before[1] / 1e9:.1f} with the plan's" if used > before[1] else ""
     over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else more
@@ -190,16 +189,17 @@ def _fewest_recomputed(
     question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
 ) -> tuple[dict[str, Any], Evaluation] | None:
     """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
-    kept = "none" if layout["recompute"] == "full" else layout["recompute"]
+    kept, by_stage = "none" if layout["recompute"] == "full" else layout["recompute"], framework in ("megatron", "nemo")
     shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
     at = replace(run, layout=run.layout.replaced(**shape))
     most = max(at.chunks)
-    low, high, found = 0, most if framework in ("megatron", "nemo") else 1, None
+    low, high, found = 0, most if by_stage else 1, None
     while low <= high:
         each = (low + high) // 2
-        counts = recomputed_under(at, each if framework in ("megatron", "nemo") else each * most)
-        repeats = {"recompute": "full", "recomputed_layers_per_stage": counts}
-        values = layout | (repeats if each else {"recompute": kept, "recomputed_layers_per_stage": ()})
+        values = layout | {"recompute": kept, "recomputed_layers_per_stage": ()}
+        if each:
+            counts = recomputed_under(at, each if by_stage else each * most)
+            values = layout | {"recompute": "full", "recomputed_layers_per_stage": counts}
         tried = _evaluated(question, values)
         if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
             found, high = (values, tried), each - 1

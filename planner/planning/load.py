@@ -37,17 +37,6 @@ NAMED = {
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 
 
-def _as_json(given: Mapping[str, Any], where: str) -> Any:
-    """Return a dict as JSON would hold it, figures of numpy as plain numbers."""
-
-    def plain(value: Any) -> Any:
-        if not hasattr(value, "tolist"):
-            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
-        return value.tolist()
-
-    return json.loads(json.dumps(given, default=plain))
-
-
 def load_instance(
     given: Instance | Plan | Mapping[str, Any] | str | Path,
     *,
@@ -67,11 +56,18 @@ def load_instance(
         Names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
+
+    def plain(value: Any) -> Any:
+        if not hasattr(value, "tolist"):
+            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
+        return value.tolist()
+
     given = given.instance if isinstance(given, Plan) else given
     if isinstance(given, Instance):
         data: Any = given.model_dump(mode="json", exclude_none=True)
     elif isinstance(given, Mapping):
-        data = instance_data(_as_json(given, where), where)
+        # A dict as JSON would hold it, figures of numpy as plain numbers.
+        data = instance_data(json.loads(json.dumps(given, default=plain)), where)
         read_config(data, where, Path())
     else:
         data = read_instance_file(Path(given))
@@ -269,32 +265,28 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 
     An InputError names file, JSON path, value and what was expected; also what a fabric alone does not count.
     """
-    if isinstance(given, FabricInstance) and not pins:
-        return given
+    where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
     if isinstance(given, FabricInstance):
-        data, where = given.model_dump(mode="json", exclude_none=True), "fabric design"
-    elif isinstance(given, Mapping):
-        data, where = dict(given), "fabric design"
+        if not pins:
+            return given
+        data: dict[str, Any] = given.model_dump(mode="json", exclude_none=True)
     else:
-        data, where = read_instance_file(Path(given)), str(given)
+        data = dict(given) if isinstance(given, Mapping) else read_instance_file(Path(given))
     ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
         raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
-    if not data.get("network"):
+    network = data.get("network")
+    if not network:
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
-    faults = Faults()
-    network = data["network"]
-    if isinstance(
-        network, Mapping
-    ):  # the options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent (not null)
+    if isinstance(network, Mapping):
+        # The options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent, not null.
         families = network.get("families")
         listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
         if not any(str(family).startswith("dragonfly") for family in listed):
             usual["survives"] = LOSSES[0]
-        usual["max_rails_per_leaf"] = None
-        data["network"] = {**usual, **network}
+        data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
@@ -328,8 +320,8 @@ def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     switches = [_switch(name) for name in names]
     if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
-    rates, usd = sorted({float(switch["port_gbps"]) for switch in switches}), wish.transceiver_usd
-    watts = wish.transceiver_watts
+    usd, watts = wish.transceiver_usd, wish.transceiver_watts
+    rates = sorted({float(switch["port_gbps"]) for switch in switches})
     usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
     if usual is None and (usd is None or watts is None):
         listed = ", ".join(f"{rate:g}" for rate in rates)
@@ -350,25 +342,21 @@ def _switch(text: str) -> dict[str, Any]:
         return {**known[text], "link_factor": 1.0}
     match = INLINE.fullmatch(text)
     if match is None and SWITCH_FIGURES.match(text):
-        raise InputError(f"--switch {text!r}: {_wrong_figure(text)}; give {FORM}")
+        size, *others = text.split(":")
+        given = dict(zip(DIGITS, (*size.split("x", 1), *others), strict=False))
+        wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
+        missing = [name for name in ("dollars", "watts") if name not in given]
+        wrong += [f"{' and '.join(missing)} missing"] if missing else []
+        raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
     if match is None:
         near = hint(text, known).rstrip("?")
         raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
-    figures = {"ports": int(match["ports"]), "port_gbps": float(match["gbps"])}
-    if not all(figures.values()):
+    ports, gbps = int(match["ports"]), float(match["gbps"])
+    if not ports or not gbps:
         raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures |= {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
-    own = Switch.model_validate({"name": f"{match['ports']}x{float(match['gbps']):g}G", **figures, "source": "given"})
-    return own.model_dump(mode="json", exclude_none=True)
-
-
-def _wrong_figure(text: str) -> str:
-    """Return which figure of a switch is missing or wrong."""
-    size, *figures = text.split(":")
-    given = dict(zip(("ports", "rate", "dollars", "watts"), (*size.split("x", 1), *figures), strict=False))
-    wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
-    missing = [name for name in ("dollars", "watts") if name not in given]
-    return "; ".join([*wrong, *([f"{' and '.join(missing)} missing"] if missing else [])]) or "has too many parts"
+    figures = {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
+    own = {"name": f"{match['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
+    return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
 def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
