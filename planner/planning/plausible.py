@@ -62,13 +62,12 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
             continue
         chip, rack = own.accelerator.name, own.rack.name
         built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
-        if chip in built_for or chip not in catalogue("accelerators"):
-            continue
-        right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
-        yield (
-            f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
-            f"price and power are those of {rack}; set {path}.rack to {right}"
-        )
+        if chip in catalogue("accelerators") and chip not in built_for:
+            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+            yield (
+                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+                f"price and power are those of {rack}; set {path}.rack to {right}"
+            )
 
 
 def recipe_of_others(instance: Instance) -> Iterator[str]:

@@ -84,17 +84,13 @@ def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
     """Yield the instance without each rule of its sites and fibre that may be left out."""
     if instance.wan is not None and instance.wan.protection == "one_cut":
         yield Variant("wan.protection", "one_cut", "none", change_to(wan__protection="none"), loosens=None)
-    if instance.grid is None:
-        return
-    rules = instance.grid.rules
-    free: dict[str, Any] = dict.fromkeys(("max_sites", "max_rtt_ms", "ready_within_months"))
-    for key in ("interconnect", "fault_split", "share_balance"):
-        free[key] = getattr(rules, key).replaced(enabled=False)
-    for key, none in free.items():
-        asked = getattr(rules, key)
+    rules = None if instance.grid is None else instance.grid.rules
+    for key in ("max_sites", "max_rtt_ms", "ready_within_months", "interconnect", "fault_split", "share_balance"):
+        asked = getattr(rules, key, None)
         if asked is not None and getattr(asked, "enabled", True):
-            shown = f"{asked:g}" if isinstance(asked, (int, float)) else "on"
-            yield Variant(f"grid.rules.{key}", shown, "none", change_to(**{f"grid__rules__{key}": none}), loosens=True)
+            figure = isinstance(asked, (int, float))
+            freed = change_to(**{f"grid__rules__{key}": None if figure else asked.replaced(enabled=False)})
+            yield Variant(f"grid.rules.{key}", f"{asked:g}" if figure else "on", "none", freed, loosens=True)
 
 
 def limits_of(plan: Plan) -> Iterator[More]:
@@ -126,25 +122,25 @@ def limits_of(plan: Plan) -> Iterator[More]:
 
 
 def _grid_limits(plan: Plan) -> Iterator[More]:
+    """Yield the limits of the grid, the sites and the fibre."""
     instance, grid, wan = plan.instance, plan.instance.grid, plan.sites.links if plan.sites else ()
     if grid is not None:
         rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
-        opened = [node for node in grid.nodes if node.id in used]
-        more = sum(area.headroom_mw for area in grid.balancing_authorities) * SMALL_CHANGE
-        if rules.headroom:
-            yield More("headroom", more, "MW of headroom", _raised("balancing_authorities", "headroom_mw"))
-        if rules.generation:
-            more = sum(node.generation_mw for node in grid.nodes) * SMALL_CHANGE
-            yield More("generation", more, "MW of generation", _raised("nodes", "generation_mw"))
-        if rules.interconnect.enabled and rules.interconnect.reading == "explicit":
-            more = sum(node.interconnect_mw or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("interconnect", more, "MW of interconnect", _raised("nodes", "interconnect_mw", used))
-        if grid.lines and (rules.grid_model != "none" or rules.interconnect.enabled):
-            more = sum(line.rating_mw * line.circuits for line in grid.lines) * SMALL_CHANGE
-            yield More("line ratings", more, "MW of line ratings", _raised("lines", "rating_mw"))
-        if instance.hardware.cooling_kw_per_m2 is not None and any(node.area_m2 for node in opened):
-            more = sum(node.area_m2 or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("land", more, "m² of land", _raised("nodes", "area_m2", used))
+        explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
+        modelled = rules.grid_model != "none" or rules.interconnect.enabled
+        bounded = any(node.area_m2 for node in grid.nodes if node.id in used)
+        land = bounded and instance.hardware.cooling_kw_per_m2 is not None
+        for limit, binds, unit, family, key, ids in (
+            ("headroom", rules.headroom, "MW", "balancing_authorities", "headroom_mw", None),
+            ("generation", rules.generation, "MW", "nodes", "generation_mw", None),
+            ("interconnect", explicit, "MW", "nodes", "interconnect_mw", used),
+            ("line ratings", bool(grid.lines) and modelled, "MW", "lines", "rating_mw", None),
+            ("land", land, "m²", "nodes", "area_m2", used),
+        ):
+            parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
+            whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
+            if binds:
+                yield More(limit, whole * SMALL_CHANGE, f"{unit} of {limit}", _raised(family, key, ids))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
         waves = wan[0].wavelengths + pair
