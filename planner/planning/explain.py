@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.hardware import Accelerator
+from planner.instance.hardware import DAYS_A_MONTH, Accelerator
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -41,7 +41,6 @@ from planner.planning.finish_date import (
     latest_start_months,
     ready_in,
     start_days,
-    start_months,
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import First, best_choice, in_time
@@ -120,8 +119,8 @@ def _parts(
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     starts = list[Instance]()
     if plan.instance.objective.minimize == FINISH_DATE:
-        own = start_months(plan.instance, plan.sites)
-        starts = [one for one in each_start(plan.instance) if latest_start_months(one) != own]
+        own = start_days(plan.instance, plan.sites)
+        starts = [one for one in each_start(plan.instance) if latest_start_days(one) != own]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
@@ -166,8 +165,8 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
         if instance.objective.minimize == FINISH_DATE:
-            start = start_months(instance, split)
-            late = {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
+            first_day, sites_ready = start_days(instance, split), [(x.id, x.ready_months) for x in grid.nodes if x.site]
+            late = {site: months for site, months in sites_ready if months * DAYS_A_MONTH > first_day}
     return tuple(
         x.replaced(
             opened=x.node in opened,

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
@@ -24,6 +23,7 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
+from planner.physics.site.cost import rack_of
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
@@ -150,8 +150,8 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     `seeds`: random permutations of which the tail of the chosen fabric is the mean; without any no tails are simulated.
     """
     network, deadline = instance.network, Deadline(options.time_limit)
-    if network is None or not isinstance(instance.hardware.rack, Rack):
-        raise TypeError("fabric: the question has no network, or a rack by its name alone")
+    if network is None:
+        raise TypeError("fabric: the question has no network")
     kinds = list(_searched(instance, network, deadline))
     allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and _allowed(network, kind)]
     complete = all(kind.searched for kind in kinds if kind.family in network.families)
@@ -228,7 +228,7 @@ def _cheapest(
     asked = instance.replaced(network=own, pins=pins)
     phi = transport_slowdown_of(network)
     tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline, lengths=lengths)
-    gpus, hosts = _gpus(instance), instance.hardware.racks or 0
+    gpus, hosts = rack_of(instance.hardware).gpus, instance.hardware.racks or 0
     traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
     if not tables.modes(gpus):
         return kind
@@ -249,10 +249,6 @@ def _cheapest(
 def _pinned(instance: FabricInstance, name: str) -> Any:
     """Return what a decision of the fabric is pinned to, for the one site or for every site; None where it is free."""
     return instance.pins.get(f"fabric.{CLUSTER}.{name}", instance.pins.get(f"fabric.{name}"))
-
-
-def _gpus(instance: FabricInstance) -> int:
-    return instance.hardware.rack.gpus if isinstance(instance.hardware.rack, Rack) else 0
 
 
 def _allowed(network: Network, kind: FabricKind) -> bool:
@@ -278,7 +274,8 @@ def _section(instance: FabricInstance, network: Network, template: Template) -> 
     worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
     switches = {switch.name: switch for switch in resolved_switches(network.switches)}
     boxes = [switches[name] for name in (template.switch, *template.above)]
-    return site_fabric(network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=_gpus(instance))
+    gpus = rack_of(instance.hardware).gpus
+    return site_fabric(network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=gpus)
 
 
 def _alternative(
@@ -286,7 +283,7 @@ def _alternative(
 ) -> FabricAlternative:
     """Return a kind of fabric in figures, and why it was not chosen."""
     template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
-    whole_tbps = half_rate_tbps(instance.hardware, _gpus(instance))
+    whole_tbps = half_rate_tbps(instance.hardware, rack_of(instance.hardware).gpus)
     return FabricAlternative(
         name=kind.name,
         lost=_lost(instance, network, kind, best),
@@ -327,12 +324,13 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
     if (pinned := _pinned(instance, "tiers")) not in (None, kind.tiers):
         return f"pins: tiers is {pinned}"
-    gpus = (instance.hardware.racks or 0) * _gpus(instance)
+    of_host = rack_of(instance.hardware).gpus
+    gpus = (instance.hardware.racks or 0) * of_host
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
-    joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
+    joined = gpus // of_host if kind.family == "rail-only" else gpus
     nic, ratio = instance.hardware.gpu_nic_bytes_per_second, network.ratio_of(0) or math.inf
     leaf, reach = _most_gpus(network, kind.tiers, nic)
-    of_rack = FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
+    of_rack = FAMILIES[kind.family].rack_ports(of_host).rail_gpus
     if not _grouped(kind) and kind.tiers > 1 and of_rack > leaf:
         at = "" if ratio == math.inf else f" at {to_one(ratio)}"
         return f"a leaf of {most} ports takes at most {leaf:,} GPUs{at}, a host has {of_rack:,} at each"
@@ -439,7 +437,8 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     if not proven:
         return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
     nic, planes = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9, _pinned(instance, "planes")
-    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(_gpus(instance))
+    tables = Templates(instance=instance, transport_slowdown=1.0, power_counts=False)
+    modes = tables.modes(rack_of(instance.hardware).gpus)
     if not modes:
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
         return Conflict(decision="fabric", rules=("network.switches",), reason=reason)

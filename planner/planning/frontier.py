@@ -302,28 +302,25 @@ def plan_of_frontier(
     """
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
-        nothing = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
-        return _relabelled(solve_days(in_days_of_training(instance)), nothing)
-    at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
-    points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
-    curve, point = found.curve.replaced(points=points), points[at]
-    gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
-    own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
-    stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
-    plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
-    return _relabelled(plan, own)
+        plan = solve_days(in_days_of_training(instance))
+        own = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
+    else:
+        at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
+        points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
+        curve, point = found.curve.replaced(points=points), points[at]
+        gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
+        own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
+        stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
+        plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
+    # Of a cluster the question is that for the racks of the plan.
+    asked = as_asked(plan.instance.replaced(objective__minimize=FRONTIER))
+    return plan.replaced(**asked, objective=own, proof=None)
 
 
 def in_days_of_training(instance: Instance) -> Instance:
     """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
     whole = instance.objective.minimize == FRONTIER
     return instance.replaced(objective__minimize="days_to_train") if whole else instance
-
-
-def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
-    """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
-    asked = as_asked(plan.instance.replaced(objective__minimize=FRONTIER))
-    return plan.replaced(**asked, objective=objective, proof=None)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:

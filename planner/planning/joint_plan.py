@@ -97,7 +97,7 @@ def plan_of(
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.places.section import over_the_run
 
-        made = over_the_run(section.certificate, value, alike_usd(instance, _years(instance, metrics)))
+        made = over_the_run(section.certificate, value, alike_usd(instance, run.years))
         section = section.replaced(certificate=made)
     return Plan(
         **solved_with(instance, options),
@@ -184,12 +184,6 @@ def _block(choice: JointPlan) -> RackBlock:
     return block
 
 
-def _years(instance: Instance, metrics: LayoutMetrics) -> float:
-    """Return the years of operation that the whole run counts."""
-    given = instance.limits.operation_years
-    return cost.years_of(metrics.days_to_train) if given is None else given
-
-
 def _at_cheapest_energy(
     instance: Instance, choice: JointPlan, options: Options, spent: float
 ) -> tuple[JointPlan, "Sites | None"]:
@@ -202,7 +196,8 @@ def _at_cheapest_energy(
     def sites_of(choice: JointPlan) -> Sites:
         asked = instance
         if asked.objective.minimize == "total_cost_of_ownership_usd":
-            asked = at_run_prices(asked, _years(asked, _metrics(asked, choice)))
+            years, days = asked.limits.operation_years, _metrics(asked, choice).days_to_train
+            asked = at_run_prices(asked, cost.years_of(days) if years is None else years)
         return Sites(instance=asked, seed=options.seed)
 
     sites, limit = sites_of(choice), options.time_limit
