@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
@@ -40,25 +40,16 @@ def ended_by_choice(
     while True:
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         kept = None if search is None or proven else search.left()
-        choice = _choice(world, solution, best, most, solving, search, proven=proven)
-        fastest = min(choice.seen, key=lambda plan: plan.seconds, default=best)
+        chosen, more, seen = _choice(world, solution, best, most, solving, search, proven=proven)
+        fastest = min(seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
-            return choice.solution, choice.more
+            return chosen, more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, gap) or 0.0
         report(progress, "", solution.days, solution.lower_bound)
         if search is not None:
             search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The plan that the ends of a choice leave, what the objective says of others, and every plan that an end left."""
-
-    solution: JointSolution
-    more: dict[str, Any]
-    seen: tuple[JointPlan, ...] = ()
 
 
 def _choice(
@@ -70,19 +61,22 @@ def _choice(
     search: Loop | None,
     *,
     proven: bool,
-) -> _Choice:
-    """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
+) -> tuple[JointSolution, dict[str, Any], tuple[JointPlan, ...]]:
+    """Return the plan that the ends of a choice leave, what the objective says of others, and every plan of an end.
+
+    `most`: the largest share by which they may be slower than the fastest plan.
+    """
     instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
         if not goal.tolerance:
-            return _Choice(solution, {})
+            return solution, {}, ()
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
         left = None if search is None else search.left()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         named = None if simplest.plan is best else _simpler(world, best, simplest)
-        return _Choice(solution, {"simplest": named}, (simplest.plan,))
+        return solution, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
     reported = notes(progress)
     if goal.tolerance or indifferent:
@@ -100,13 +94,13 @@ def _choice(
         plan = found.plan or best
         chosen = replace(solution, plan=plan, days=days_of(instance, plan.seconds))
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return _Choice(chosen, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans)
+        return chosen, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
-        return _Choice(solution, {})
+        return solution, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
     cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
-    return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
+    return solution, {"cheaper": cheaper}, (cheap.plan,)
 
 
 def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:

@@ -20,6 +20,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.world import CENTS, JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
@@ -395,9 +396,7 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
         layout = plan.layout
         if layout is None or plan.cost is None:
             raise RuntimeError("the curve: a plan without a layout or a bill")
-        racks = dict.fromkeys(layout.data_parallel_by_site, plan.instance.hardware.racks or 0)
-        if plan.sites is not None:
-            racks = {site.id: site.racks for site in sorted(plan.sites.sites, key=lambda site: site.id)}
+        racks = dict(sorted(PlanPhysics(plan=plan).racks_by_site.items()))
         changed = changed_decisions(digest(plans[at - 1]), digest(plan)) if at else {}
         point = CurvePoint(
             days_to_train=layout.metrics.days_to_train,
@@ -489,17 +488,12 @@ def curve_around(
             stopped = deadline.cause
         except UnansweredError:
             stopped = "limit"
-    return _drawn_around(questions, plans, deadline.cause if deadline.passed else stopped)
-
-
-def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: str) -> Frontier:
-    """Return the curve: its points with the bound of each, and the share within which they cover all others."""
-    asked = plans[id(questions.asked)]
+    stopped = deadline.cause if deadline.passed else stopped
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
-    alike = paying_in_use(asked.instance) is asked.instance
-    known = asked.objective.bound if alike else asked.objective.fabric_free_bound
-    questions.answers.append(MinDaysProof(math.inf, known or 0.0))
-    found = [point for point in questions.front() if id(point) in plans] or [questions.asked]
+    alike = paying_in_use(plan.instance) is plan.instance
+    bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
+    questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
+    found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
     # Of the last point the bound is that of the whole box.
     mosts = [*(usd for usd, _ in figures[:-1]), math.inf]
@@ -507,12 +501,12 @@ def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: s
     drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
     share = covered_within(figures, bounds)
     curve = Curve(
-        points=tuple(own.replaced(asked=point is questions.asked) for own, point in drawn),
+        points=tuple(own.replaced(asked=point is asked) for own, point in drawn),
         epsilon=share if math.isfinite(share) else None,
-        most_usd=questions.asked.usd,
+        most_usd=asked.usd,
         least_usd=figures[0][0],
         none_below_usd=max((x.most_usd for x in questions.answers if math.isinf(x.least_days)), default=None),
-        slowest_days=asked.instance.limits.deadline_days,
+        slowest_days=plan.instance.limits.deadline_days,
         stopped=stopped,
     )
-    return Frontier(asked.instance, curve, tuple(in_order))
+    return Frontier(plan.instance, curve, tuple(in_order))

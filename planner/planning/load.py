@@ -215,7 +215,6 @@ class FabricWish:
     transceiver_usd: float | None = None
     transceiver_watts: float | None = None
     budget_usd: float | None = None
-    name: str = "fabric"
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
@@ -226,6 +225,11 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     if unknown:
         several = "; repeat the option for several" * ("," in unknown[0])
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}{several}")
+    if wish.survives not in (None, "none", *LOSSES):
+        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
+    grouped = [family for family in wish.families if family.startswith("dragonfly")]
+    if grouped and wish.survives != "none":
+        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
     rates = {switch["port_gbps"] for switch in switches}
     network: dict[str, Any] = {
         "switches": switches,
@@ -242,11 +246,11 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, switches[0]["port_gbps"]),
-        **_survives(wish),
+        **({} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}),
     }
     rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
     data = {
-        "name": wish.name,
+        "name": "fabric",
         "hardware": {
             "accelerator": ANY_ACCELERATOR,
             "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
@@ -418,13 +422,3 @@ def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
         remedy = "give network.media and network.floor in a file"
         raise InputError(f"--floor: no media of {gbps:g}G in the catalogue (of {rates} there are); {remedy}")
     return {"floor": floor, "media": media}
-
-
-def _survives(wish: FabricWish) -> dict[str, Any]:
-    """Return the loss to survive: one switch above the leaves, unless another, or none, is asked for."""
-    if wish.survives not in (None, "none", *LOSSES):
-        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
-    grouped = [family for family in wish.families if family.startswith("dragonfly")]
-    if grouped and wish.survives != "none":
-        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    return {} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}
