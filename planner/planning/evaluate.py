@@ -294,15 +294,11 @@ def _section(
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
     """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
-    hardware = instance.hardware
-    rack = hardware.rack
-    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
-    own = hardware.replaced(racks=racks)
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
         pins["layout.data_parallel"] = sum(by_site.values())
-    without = dict.fromkeys(OTHER_DECISIONS)
-    return instance.replaced(**without | {"hardware": own, "pins": pins})
+    racks = instance.hardware.racks or -(-gpus // cost.rack_of(instance.hardware).gpus)
+    return instance.replaced(hardware__racks=racks, pins=pins, **dict.fromkeys(OTHER_DECISIONS))
 
 
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
