@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
@@ -234,7 +233,7 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
 
 def _relaxations(instance: Instance) -> dict[str, Change]:
     """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
-    limits, wan, network, gpu = instance.limits, instance.wan, instance.network, instance.hardware.accelerator
+    limits, wan, network = instance.limits, instance.wan, instance.network
 
     def without(pin: str) -> Change:
         return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
@@ -255,7 +254,7 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
     for key, free in known.items():
         if getattr(network, key) != free:
             rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
-    size = gpu.hbm_bytes * MUCH_MORE if isinstance(gpu, Accelerator) else 0.0
+    size = step.machine_of(instance).gpu.hbm_bytes * MUCH_MORE
     rules[MEMORY] = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
     return rules
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.hardware import DAYS_A_MONTH, Accelerator
+from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -19,6 +19,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 from planner.models.sites.explanation import NodeLoad, Relaxation
 from planner.physics.site import cost
+from planner.physics.training.step import machine_of
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
@@ -471,11 +472,10 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
 
 def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
     """Yield the limits in conflict that alone, and least, let a plan exist, as far as the time allows."""
-    gpu, racks, batch = instance.hardware.accelerator, instance.hardware.racks, instance.limits.max_batch_tokens
-    hbm = gpu.hbm_bytes if isinstance(gpu, Accelerator) else None
+    hbm, racks = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks
     for limit, now, scale, unit, path in (
         ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
-        ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+        ("limits.max_batch_tokens", instance.limits.max_batch_tokens, 1, "tokens a step", "limits__max_batch_tokens"),
         ("hardware.racks", racks, 1, "racks", "hardware__racks"),
     ):
         needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None

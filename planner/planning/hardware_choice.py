@@ -13,7 +13,7 @@ from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
-from planner.physics.site.cost import rack_of
+from planner.physics.training import step
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan.certificate import AlternativeProof
@@ -68,15 +68,12 @@ def best_choice(
 
     def merit(alone: Instance) -> float:
         """Return the end of training at the peak rate, in days; of a goal in dollars those of a FLOP a second."""
-        hardware, workload, rate = alone.hardware, alone.workload, 0.0
-        if not isinstance(hardware.accelerator, str) and not isinstance(workload.precision, str):
-            rate = hardware.accelerator.peak_flop_per_second.get(workload.precision.compute, 0.0)
-        usd, flop = rack_of(hardware).price_usd, rack_of(hardware).gpus * rate
-        if not flop or isinstance(workload.model, str) or not alone.objective.in_days:
-            return usd / flop if flop else math.inf
-        budget = alone.limits.budget_usd or 1.0
-        racks = hardware.racks or (budget / usd if usd else math.inf)
-        seconds = float(training_flop(active_parameters(workload.model), workload.tokens)) / (flop * racks)
+        machine, budget = step.machine_of(alone), alone.limits.budget_usd or 1.0
+        usd, flop = machine.rack.price_usd, machine.rack.gpus * machine.peak_flop_per_second
+        if not alone.objective.in_days:
+            return usd / flop
+        racks = alone.hardware.racks or (budget / usd if usd else math.inf)
+        seconds = float(training_flop(active_parameters(machine.model), alone.workload.tokens)) / (flop * racks)
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
     asked, in_date = each_alone(instance), instance.objective.minimize == FINISH_DATE

@@ -165,21 +165,18 @@ def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
 
 def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
-    work = question.workload
-    if isinstance(work.software, str) or isinstance(work.model, str):
-        return
-    stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
+    machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    interleaved = framework != "deepspeed" and work.software.has("interleaved")
+    interleaved = framework != "deepspeed" and machine.software.has("interleaved")
     if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
-    if work.model.experts is not None and work.software.has("expert"):
-        count = work.model.experts.count
+    if machine.model.experts is not None and machine.software.has("expert"):
+        count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({even} if framework == "deepspeed" else {even, split})
-    zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
+    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
     for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
         split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
         yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
+from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES
 from planner.planning.instance_parts import Change, change_to
@@ -109,9 +109,8 @@ def limits_of(plan: Plan) -> Iterator[More]:
         more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
         bigger = change_to(limits__max_batch_tokens=limits.max_batch_tokens + more)
         yield More("batch", more, "tokens of batch", bigger, MILLION)
-    if isinstance(hardware.accelerator, Accelerator):
-        size = hardware.accelerator.hbm_bytes + 1e9
-        yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
+    size = machine_of(instance).gpu.hbm_bytes + 1e9
+    yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
     if hardware.racks is not None and instance.grid is None:
         yield More("racks", 1.0, "rack", change_to(hardware__racks=hardware.racks + 1))
     if limits.facility_power_mw:
