@@ -14,7 +14,6 @@ from planner.instance.base import figures
 from planner.instance.hardware import Hardware, HardwareAlternative, Pool
 from planner.instance.instance import Instance
 from planner.instance.workload import catalogue, racks_with
-from planner.physics.training.step import machine_of
 
 
 class PlausibleRange(NamedTuple):
@@ -74,9 +73,10 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
 def recipe_of_others(instance: Instance) -> Iterator[str]:
     """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
     # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
-    machine, gpu = machine_of(instance), machine_of(instance).gpu
-    scaled = machine.precision.compute == "fp8" and machine.software.fp8_recipe == "mxfp8"
-    if scaled and "fp4" not in gpu.peak_flop_per_second:
+    gpu, w = instance.hardware.accelerator, instance.workload
+    if isinstance(gpu, str) or isinstance(w.software, str):
+        return
+    if w.precision.compute == "fp8" and w.software.fp8_recipe == "mxfp8" and "fp4" not in gpu.peak_flop_per_second:
         recipe = "workload.software.fp8_recipe"
         yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
 
