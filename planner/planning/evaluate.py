@@ -143,10 +143,7 @@ def _finite() -> Iterator[None]:
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
     """Read the layout from the pins; choices that are not pinned take their plainest value.
 
-    Raises
-    ------
-    InputError
-        A pin that has no plain value is missing, or two pins contradict one another.
+    InputError: a pin that has no plain value is missing, or two pins contradict one another.
     """
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")

@@ -443,12 +443,11 @@ def _answer(
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
     bound = max(floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
-    answer = _Answer(None, bound, None, None, found.stopped == "proved")
+    proved = found.stopped == "proved"
     if found.days is None or not in_time(best):
-        return answer
+        return _Answer(None, bound, None, None, proved)
     end = ready + found.days
-    value, start = found.usd if in_dollars else end, ready if by_date else None
-    return replace(answer, value=value, days=end, plan=found.plan, start_days=start)
+    return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
 def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Explanation]:

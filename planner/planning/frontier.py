@@ -198,21 +198,10 @@ def frontier_of(
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
-    A cluster pays the racks that a plan uses.
-
-    Parameters
-    ----------
-    options
-        At its time limit, and at Ctrl-C, the curve is returned as far as it is proven.
-    epsilon
-        The search ends where every plan of the box is matched by a point within this share in days and capital.
-    points
-        Most points that are returned, spread evenly over the curve, with both ends and the knee; None: all.
-
-    Raises
-    ------
-    InputError
-        The instance has neither racks nor a grid.
+    A cluster pays the racks that a plan uses. The search ends where every plan of the box is matched by a point within
+    the share `epsilon` in days and capital; at the time limit, and at Ctrl-C, the curve is returned as far as it is
+    proven. `points`: the most that are returned, spread evenly, with both ends and the knee; None: all.
+    InputError: the instance has neither racks nor a grid.
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")

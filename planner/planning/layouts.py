@@ -88,11 +88,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     """Return the fastest near layout that fits; None where the framework runs the plan's own.
 
     Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
-
-    Raises
-    ------
-    InputError
-        None of them has the memory.
+    InputError: none of them has the memory.
     """
     choices = nearest_choices(run, framework)
     if not choices:

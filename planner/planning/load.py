@@ -49,11 +49,7 @@ def load_instance(
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
     is the name in errors of an instance that is no path. `constants` of the user's own cluster replace the catalogue's.
-
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value, what was expected and the nearest valid key.
+    An InputError names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
 
