@@ -95,28 +95,26 @@ def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
 
 def limits_of(plan: Plan) -> Iterator[More]:
     """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
-    instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
+    instance, limits, layout = plan.instance, plan.instance.limits, plan.layout
+
+    def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> More:
+        now = getattr(limits, key)
+        more = max(now * SMALL_CHANGE, least)
+        return More(limit, more, unit, change_to(**{f"limits__{key}": now + more}), each)
+
     if limits.budget_usd:
-        more = limits.budget_usd * SMALL_CHANGE
-        yield More("budget", more, "USD", change_to(limits__budget_usd=limits.budget_usd + more), MILLION)
+        yield of_limits("budget", "budget_usd", "USD", each=MILLION)
     if limits.deadline_days and instance.objective.in_dollars:
-        more = limits.deadline_days * SMALL_CHANGE
-        later = change_to(limits__deadline_days=limits.deadline_days + more)
-        yield More("deadline", more, "days until the deadline", later)
+        yield of_limits("deadline", "deadline_days", "days until the deadline")
     if limits.max_batch_tokens:
-        layout = plan.layout
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
-        more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
-        bigger = change_to(limits__max_batch_tokens=limits.max_batch_tokens + more)
-        yield More("batch", more, "tokens of batch", bigger, MILLION)
+        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
     size = machine_of(instance).gpu.hbm_bytes + 1e9
     yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
-    if hardware.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", change_to(hardware__racks=hardware.racks + 1))
+    if instance.hardware.racks is not None and instance.grid is None:
+        yield More("racks", 1.0, "rack", change_to(hardware__racks=instance.hardware.racks + 1))
     if limits.facility_power_mw:
-        more = limits.facility_power_mw * SMALL_CHANGE
-        raised = change_to(limits__facility_power_mw=limits.facility_power_mw + more)
-        yield More("facility power", more, "MW of the facility", raised)
+        yield of_limits("facility power", "facility_power_mw", "MW of the facility")
     yield from _grid_limits(plan)
 
 
