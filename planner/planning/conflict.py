@@ -151,8 +151,7 @@ def _budget_sentence(instance: Instance) -> str:
     if owned <= budget + CENT:
         return text
     least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
-    racks = "1 rack" if hardware.racks == 1 else f"{hardware.racks or 0:,} racks"
-    fabric = " with the least fabric" if instance.network is not None else ""
+    racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
     paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
     fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
     return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"

@@ -174,7 +174,6 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
 
 
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
-INLINE = re.compile(rf"(?P<ports>\d{{1,6}})x(?P<gbps>{NUMBER})G?:(?P<usd>{NUMBER}):(?P<watts>{NUMBER})")
 SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
 DIGITS = {
     "ports": re.compile(r"\d{1,6}").fullmatch,
@@ -340,22 +339,21 @@ def _switch(text: str) -> dict[str, Any]:
     known = catalogue("switches")
     if text in known:
         return {**known[text], "link_factor": 1.0}
-    match = INLINE.fullmatch(text)
-    if match is None and SWITCH_FIGURES.match(text):
-        size, *others = text.split(":")
-        given = dict(zip(DIGITS, (*size.split("x", 1), *others), strict=False))
-        wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
-        missing = [name for name in ("dollars", "watts") if name not in given]
-        wrong += [f"{' and '.join(missing)} missing"] if missing else []
+    if not SWITCH_FIGURES.match(text):
+        raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
+    size, *others = text.split(":")
+    parts = [*size.split("x", 1), *others]
+    given = dict(zip(DIGITS, parts, strict=False))
+    wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
+    missing = [name for name in ("dollars", "watts") if name not in given]
+    wrong += [f"{' and '.join(missing)} missing"] if missing else []
+    if wrong or len(parts) > len(DIGITS):
         raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
-    if match is None:
-        near = hint(text, known).rstrip("?")
-        raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
-    ports, gbps = int(match["ports"]), float(match["gbps"])
+    ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
     if not ports or not gbps:
         raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures = {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
-    own = {"name": f"{match['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
+    figures = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
+    own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
     return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
