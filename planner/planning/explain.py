@@ -271,17 +271,24 @@ class _Questions:
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
         return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
 
-    def _known_together(self, *, loosens: bool) -> "_Answer | None":
-        """Return the answer to a looser question that is settled by that to all of them, which is asked once."""
+    def _settled(
+        self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
+    ) -> "_Answer | None":
+        """Return the answer to a question, or to all looser ones where that settles it; None where no time was left."""
         # What is worth nothing together is worth nothing alone.
         if loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
             self.together = self._ask(changed, self.next("all rules of sites and fabrics together"))
             self.looser = []
-        known = self.together
-        if not loosens or known is None or not known.proved or (known.value or 0.0) < self.best * (1 - ROUNDING):
+        together = self.together if loosens else None
+        if together is not None:
+            floor = together.bound or 0.0
+            if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
+                return together
+        if not self.left:
             return None
-        return known
+        options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
+        return self._ask(x.change(self.plan.instance), options, x.without if isinstance(x, Variant) else None, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the plan's; not asked where the plan has ended by then."""
@@ -300,14 +307,11 @@ class _Questions:
 
     def worth(self, x: More) -> Worth | None:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
-        best, among = self.best, x.limit in self.seldom_short
-        found, in_dollars = self._known_together(loosens=among), self.plan.instance.objective.in_dollars
-        if x.limit == "budget" and in_dollars and self.plan.objective.bound:  # what more money pays costs more
-            found = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
-        if found is None and self.left:
-            floor = self.together.bound if among and self.together is not None else None
-            options = self.next(f"what more {x.limit} is worth")
-            found = self._ask(x.change(self.plan.instance), options, floor=floor or 0.0)
+        best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
+        if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
+            found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
+        else:
+            found = self._settled(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
         if found is None or (found.value is None and (found.proved or found.bound is None)):
             self.unasked.append(x.limit)  # no time was left, or no answer came
             return None
@@ -322,18 +326,13 @@ class _Questions:
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision made otherwise; None where no time was left."""
-        changed, floor = changed_in_words(v.choice, v.plan_value, v.value), 0.0
-        found = self._known_together(loosens=v.loosens is True)
-        if found is None and not self.left:
+        changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
+        gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
+        floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
+        found = self._settled(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
+        if found is None:
             self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
             return None
-        if v.loosens is False and self.plan.objective.name != "loss":
-            floor = self.plan.objective.bound or 0.0
-        elif v.loosens and self.together is not None:
-            floor = self.together.bound or 0.0
-        if found is None:
-            gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
-            found = self._ask(v.change(self.plan.instance), replace(self.next(changed), gap=gap), v.without, floor)
         if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
             found = replace(found, value=self.best, days=None, plan=None)
         return self._as_other(v, found)
@@ -365,10 +364,9 @@ class _Questions:
         """Yield the best plans over sets of sites that no plan before has, within a share of the best."""
         if self.plan.sites is None:
             return
-        own = tuple(site.id for site in self.plan.sites.sites)
-        sets = {frozenset(own)}
+        own = self.plan.sites.sites
+        sets, racks = {frozenset(site.id for site in own)}, " + ".join(f"{site.id} {site.racks:,}" for site in own)
         for _ in range(count):
-            racks = " + ".join(f"{site.id} {site.racks:,}" for site in self.plan.sites.sites)
             v = Variant("sites", f"{racks} racks", "any other", without={"sites": frozenset(sets)})
             if not self.left:
                 self.unasked.append("other sets of sites")
@@ -379,8 +377,8 @@ class _Questions:
             if placed is None or found.value is None or found.value > (1 + within) * self.best:
                 return
             sets.add(placed.joined.open)
-            racks = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
-            yield self._as_other(replace(v, value=f"{racks} racks"), found)
+            others = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
+            yield self._as_other(replace(v, value=f"{others} racks"), found)
 
 
 def _decided(plan: JointPlan) -> tuple[Any, ...]:
