@@ -16,8 +16,6 @@ from planner.physics import spares
 from planner.physics.network import transport
 from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
-from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
-from planner.physics.site.wan import assumed_window_seconds
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import RackBlock, layout_values, write_layout
 from planner.physics.training.step import Conditions
@@ -76,12 +74,12 @@ def plan_of(
     choice, at_sites = _at_cheapest_energy(instance, solution.plan, options, seconds)
     metrics, placed = _metrics(instance, choice), choice.placed
     section, design = _sites_and_fibre(choice, at_sites, metrics.wan_window_seconds, options, seconds)
-    racks = dict.fromkeys(choice.blocks_by_site, instance.hardware.racks or 0) if placed is None else placed.racks
+    racks = (instance.hardware.racks or 0) if placed is None else sum(placed.racks.values())
     orders, crossings = _rank_orders(choice)
     # The bill knows no certificate, whose value may be the bill.
     fabrics = _fabrics(instance, choice, metrics, orders, crossings, (section, design))
-    bill = cost.bill(instance, sum(racks.values()), section, fabrics, design)
-    run = cost.section(instance, metrics.days_to_train, bill, sum(racks.values()), section, fabrics)
+    bill = cost.bill(instance, racks, section, fabrics, design)
+    run = cost.section(instance, metrics.days_to_train, bill, racks, section, fabrics)
 
     goal, excess_usd = instance.objective.minimize, 0.0 if section is None else section.excess_usd
     value, bound = metrics.days_to_train, solution.lower_bound
@@ -97,7 +95,7 @@ def plan_of(
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.places.section import over_the_run
 
-        made = over_the_run(section.certificate, value, alike_usd(instance, run.years))
+        made = over_the_run(section.certificate, value, cost.alike_usd(instance, run.years))
         section = section.replaced(certificate=made)
     return Plan(
         **solved_with(instance, options),
@@ -108,8 +106,8 @@ def plan_of(
         layout=write_layout(
             strategy_of(choice),
             data_parallel_by_site=dict(sorted(choice.replicas_by_site.items())),
-            racks=sum(racks.values()),
-            gpus_per_rack=rack_of(instance.hardware).gpus,
+            racks=racks,
+            gpus_per_rack=cost.rack_of(instance.hardware).gpus,
             assumptions=_assumptions(choice),
             metrics=metrics,
             certificate=_of_layout(certificate.replaced(space={**solution.counts}), choice),
@@ -197,7 +195,7 @@ def _at_cheapest_energy(
         asked = instance
         if asked.objective.minimize == "total_cost_of_ownership_usd":
             years, days = asked.limits.operation_years, _metrics(asked, choice).days_to_train
-            asked = at_run_prices(asked, cost.years_of(days) if years is None else years)
+            asked = cost.at_run_prices(asked, cost.years_of(days) if years is None else years)
         return Sites(instance=asked, seed=options.seed)
 
     sites, limit = sites_of(choice), options.time_limit
@@ -276,7 +274,7 @@ def _fabrics(
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
     size, rates, fabrics = metrics.gradient_bytes_per_stage, GatewayRates(), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
-    window = assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
+    window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
     for site, template in sorted(choice.templates.items()):
         if network.wan_gateway and section is not None:
