@@ -22,6 +22,7 @@ from planner.plan.certificate import (
     POOLS_FORMULATION,
     POOLS_MINIMIZES,
     Conflict,
+    Decision,
     ObjectiveValue,
     Status,
     given_to_pool,
@@ -70,9 +71,19 @@ class PoolProblems:
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None], deadline: Deadline) -> Plan:
     """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
-    pools, link, why = PoolProblems(instance), instance.hardware.pool_link, _limits_in_conflict(instance)
-    if why is not None:
-        return _plan(instance, options, conflict=why)
+    pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
+
+    def none(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
+        return _plan(instance, options, conflict=Conflict(decision=decision, rules=rules, reason=reason))
+
+    # The racks of all pools may break a limit whatever their layouts.
+    power, drawn, usd = limits.facility_power_mw, step.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
+    if power is not None and drawn > power * (1 + 1e-9):
+        rules = ("hardware.pools", "limits.facility_power_mw")
+        return none("sites", rules, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
+    if limits.budget_usd is not None and usd > limits.budget_usd:
+        rules = ("hardware.pools", "limits.budget_usd")
+        return none("budget", rules, f"the racks of all pools cost {money(usd)} > {money(limits.budget_usd)}")
 
     def better(seconds: float, bound: float) -> None:
         days, low = days_of(instance, seconds), days_of(instance, bound)
@@ -87,30 +98,17 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
         time_limit=deadline.limit,
         progress=better,
     )
-    rules, reason = tuple[str, ...](), f"{ENDED[deadline.cause]} before a layout of any pool"
     if shares.points:
         section = _section(pools, shares, options, deadline.elapsed)
-        most, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
+        most, days, bound = limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
         if most is None or days <= most * (1 + 1e-9):
             return _plan(instance, options, section=section)
-        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
         reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-    elif shares.stop is Stop.PROVED:
-        rules, reason = ("hardware.pools", "memory"), "no pool has a layout in its memory and racks, whatever its share"
-    return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
-
-
-def _limits_in_conflict(instance: Instance) -> Conflict | None:
-    """Return the limit that the racks of all pools break, whatever their layouts; None where they break none."""
-    power, drawn = instance.limits.facility_power_mw, step.pools_mw(instance)
-    if power is not None and drawn > power * (1 + 1e-9):
-        reason = f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
-        return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)
-    budget, usd = instance.limits.budget_usd, cost.bill(instance, 0, None, None).total_usd
-    if budget is not None and usd > budget:
-        reason = f"the racks of all pools cost {money(usd)} > {money(budget)}"
-        return Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason)
-    return None
+        return none("layout", ("limits.deadline_days",) if bound > most else (), reason)  # a conflict is proven, or not
+    if shares.stop is Stop.PROVED:
+        reason = "no pool has a layout in its memory and racks, whatever its share"
+        return none("layout", ("hardware.pools", "memory"), reason)
+    return none("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:

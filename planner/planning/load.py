@@ -139,14 +139,12 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
     """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
-        given = choose.setdefault(key, Choose.model_fields[key].default)
-        if isinstance(given, str):
-            choose[key] = _entry(kind, given, f"workload.choose.{key}", faults)
+        choose.setdefault(key, Choose.model_fields[key].default)
+        _resolve(choose, key, kind, "workload.choose", faults)
     family = choose.setdefault("family", {})
     if isinstance(family, dict):
-        depth = family.setdefault("depth", Family.model_fields["depth"].default)
-        if isinstance(depth, str):
-            family["depth"] = _entry("depth_laws", depth, "workload.choose.family.depth", faults)
+        family.setdefault("depth", Family.model_fields["depth"].default)
+        _resolve(family, "depth", "depth_laws", "workload.choose.family", faults)
     if "model" not in workload or "tokens" not in workload:
         try:
             asked = Choose.model_validate(choose)
