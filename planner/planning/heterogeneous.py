@@ -73,17 +73,17 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
     """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
     pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
 
-    def none(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
+    def no_plan(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
         return _plan(instance, options, conflict=Conflict(decision=decision, rules=rules, reason=reason))
 
     # The racks of all pools may break a limit whatever their layouts.
     power, drawn, usd = limits.facility_power_mw, step.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
     if power is not None and drawn > power * (1 + 1e-9):
-        rules = ("hardware.pools", "limits.facility_power_mw")
-        return none("sites", rules, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
+        broken = ("hardware.pools", "limits.facility_power_mw")
+        return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
     if limits.budget_usd is not None and usd > limits.budget_usd:
-        rules = ("hardware.pools", "limits.budget_usd")
-        return none("budget", rules, f"the racks of all pools cost {money(usd)} > {money(limits.budget_usd)}")
+        broken = ("hardware.pools", "limits.budget_usd")
+        return no_plan("budget", broken, f"the racks of all pools cost {money(usd)} > {money(limits.budget_usd)}")
 
     def better(seconds: float, bound: float) -> None:
         days, low = days_of(instance, seconds), days_of(instance, bound)
@@ -104,11 +104,12 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
         if most is None or days <= most * (1 + 1e-9):
             return _plan(instance, options, section=section)
         reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-        return none("layout", ("limits.deadline_days",) if bound > most else (), reason)  # a conflict is proven, or not
+        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
+        return no_plan("layout", rules, reason)
     if shares.stop is Stop.PROVED:
         reason = "no pool has a layout in its memory and racks, whatever its share"
-        return none("layout", ("hardware.pools", "memory"), reason)
-    return none("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
+        return no_plan("layout", ("hardware.pools", "memory"), reason)
+    return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:

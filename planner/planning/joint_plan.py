@@ -110,7 +110,7 @@ def plan_of(
             gpus_per_rack=cost.rack_of(instance.hardware).gpus,
             assumptions=_assumptions(choice),
             metrics=metrics,
-            certificate=_of_layout(certificate.replaced(space={**solution.counts}), choice),
+            certificate=_layout_certificate(certificate.replaced(space={**solution.counts}), choice),
         ),
         fabric=None if fabrics is None else FabricPlan(sites=fabrics, certificate=certificate),
         placement=None if instance.network is None else _placement(choice, orders, crossings, certificate),
@@ -331,7 +331,7 @@ def _reliability(choice: JointPlan, metrics: LayoutMetrics) -> ReliabilityPlan |
     return spares.section(job, choice.upkeep, metrics.step_days_to_train)
 
 
-def _of_layout(certificate: Certificate, choice: JointPlan) -> Certificate:
+def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certificate:
     """Return the certificate of the layout: where it is proven, with the proof that no split of layers is faster."""
     if certificate.status != "optimal":
         return certificate
