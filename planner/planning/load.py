@@ -239,7 +239,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, switches[0]["port_gbps"]),
-        **({} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}),
+        "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
     }
     rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
     data = {
@@ -254,7 +254,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "limits": {} if wish.budget_usd is None else {"budget_usd": wish.budget_usd},
         "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
     }
-    return _checked(data, "fabric design", Faults())
+    return question_of(data, {})
 
 
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
@@ -287,13 +287,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
-    question = _checked(data, where, faults)
-    if question.hardware.racks is None:
-        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
-    return question
 
-
-def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
         yield from network_problems(instance.network)
@@ -302,7 +296,10 @@ def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance
             if not path.startswith("fabric."):
                 yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
 
-    return validated(FabricInstance, data, where, problems=problems, faults=faults)
+    question = validated(FabricInstance, data, where, problems=problems, faults=faults)
+    if question.hardware.racks is None:
+        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
+    return question
 
 
 def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
@@ -379,10 +376,10 @@ def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
-    if text == "any":
-        return {}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in ("1:1" if text is None else text).split(",")]
+    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; none where `any`."""
+    if text is None or text == "any":
+        return {"max_oversubscription": None} if text else {}
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
     both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
     if len(both) < len(parts) or min(map(min, both)) <= 0:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
