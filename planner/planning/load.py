@@ -266,7 +266,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if isinstance(given, FabricInstance):
         if not pins:
             return given
-        data: dict[str, Any] = given.model_dump(mode="json", exclude_none=True)
+        data: dict[str, Any] = given.model_dump(mode="json")  # null is no limit where an absent key has its usual value
     else:
         data = dict(given) if isinstance(given, Mapping) else read_instance_file(Path(given))
     ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)

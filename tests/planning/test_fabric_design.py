@@ -363,6 +363,15 @@ def test_pins_of_other_decisions_are_refused() -> None:
         question_of(question, {"layout.tensor_parallel": 8})
 
 
+def test_pins_leave_the_rules_of_options() -> None:
+    """Where options ask for no loss to survive and for any ratio, a pin brings neither back."""
+    free = FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400, survives="none", oversubscription="any")
+    question = question_of_options(free)
+    pinned = question_of(question, {"fabric.tiers": 2})
+    assert pinned.network == question.network and pinned.network.survives is None
+    assert pinned.pins == {"fabric.tiers": 2}
+
+
 def test_a_file_has_the_rules_of_options() -> None:
     """Without a ratio or a loss a file asks for 1:1 and for the loss of a spine; null asks for neither."""
     rack = {"name": "host", "gpus": 8, "it_kw": 10, "price_usd": 300_000}
