@@ -60,7 +60,7 @@ def load_instance(
 
     given = given.instance if isinstance(given, Plan) else given
     if isinstance(given, Instance):
-        data: Any = given.model_dump(mode="json", exclude_none=True)
+        data: Any = given.model_dump(mode="json")
     elif isinstance(given, Mapping):
         # A dict as JSON would hold it, figures of numpy as plain numbers.
         data = instance_data(json.loads(json.dumps(given, default=plain)), where)
