@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.fit import is_tunable
-from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.instance.base import Frozen
@@ -19,7 +18,6 @@ from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.physics import step_errors
-from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
@@ -302,16 +300,17 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
     name, value = "days_to_train", layout.metrics.days_to_train
     asked = instance.replaced(objective__minimize=name, workload__framework_rules=False)
-    plan = Plan(
+    racks = asked.hardware.racks or 0
+    bill = cost.bill(asked, racks, None, None)
+    return Plan(
         **solved_with(asked, Options()),
         status="feasible",
         objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
         layout=layout,
+        cost=bill,
+        run=cost.section(asked, value, bill, racks),
         stopped="limit",
     )
-    money = recomputed(plan, PlanPhysics(plan=plan))
-    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
-    return plan.replaced(cost=money, run=run)
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
