@@ -58,7 +58,7 @@ PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
 def no_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate no flows but where tails are asked for: nothing else depends on them."""
     if "tails" not in request.node.name:
-        monkeypatch.setattr(fabric_design, "_tails", lambda *_: (None, None))
+        monkeypatch.setattr(fabric_design.FabricSearch, "tails", lambda *_: (None, None))
 
 
 def designed(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> Plan:
