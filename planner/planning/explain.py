@@ -271,7 +271,7 @@ class _Questions:
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
         return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
 
-    def _settled(
+    def _known_or_asked(
         self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
     ) -> "_Answer | None":
         """Return the answer to a question, or to all looser ones where that settles it; None where no time was left."""
@@ -311,7 +311,7 @@ class _Questions:
         if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
             found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
         else:
-            found = self._settled(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
+            found = self._known_or_asked(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
         if found is None or (found.value is None and (found.proved or found.bound is None)):
             self.unasked.append(x.limit)  # no time was left, or no answer came
             return None
@@ -329,7 +329,7 @@ class _Questions:
         changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
         gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
         floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
-        found = self._settled(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
+        found = self._known_or_asked(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
         if found is None:
             self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
             return None
