@@ -62,10 +62,7 @@ def _choice(
     *,
     proven: bool,
 ) -> tuple[JointSolution, dict[str, Any], tuple[JointPlan, ...]]:
-    """Return the plan that the ends of a choice leave, what the objective says of others, and every plan of an end.
-
-    `most`: the largest share by which they may be slower than the fastest plan.
-    """
+    """Return the plan that the ends leave, slower by at most `most`, what the objective says of others, and all plans."""
     instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)

@@ -193,10 +193,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
 
 
 def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
-    """Return a smallest set of pins with which no plan meets a deadline that one meets without any, where it is known.
-
-    Empty where the deadline is missed without pins too, or the time ends first.
-    """
+    """Return a smallest set of pins without which a deadline can be met; empty where none is, or time ends first."""
     clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
     options, met = replace(solving.options, gap=ANY_PLAN), set[frozenset[str]]()
 

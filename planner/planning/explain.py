@@ -481,10 +481,7 @@ def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) 
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
-    """Return the least value of a limit, to the precision, with which a plan was found; None where none was.
-
-    Once the time is over it is the least of those tried so far.
-    """
+    """Return the least value of a limit, to the precision or as the time allows, with which a plan was found."""
     whole = path == "hardware__racks"
 
     def exists(value: float) -> bool:
