@@ -40,10 +40,10 @@ def ended_by_choice(
     while True:
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         kept = None if search is None or proven else search.left()
-        chosen, more, seen = _choice(world, solution, best, most, solving, search, proven=proven)
+        chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
-            return chosen, more
+            return replace(solution, plan=chosen, days=days_of(world.problem.instance, chosen.seconds)), more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, gap) or 0.0
@@ -53,27 +53,20 @@ def ended_by_choice(
 
 
 def _choice(
-    world: World,
-    solution: JointSolution,
-    best: JointPlan,
-    most: float,
-    solving: Solving,
-    search: Loop | None,
-    *,
-    proven: bool,
-) -> tuple[JointSolution, dict[str, Any], tuple[JointPlan, ...]]:
-    """Return the plan that the ends leave, slower by at most `most`, what the objective says of others, and all plans."""
+    world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
+) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
+    """Return the plan that the ends leave, slower by at most `most`, the objective's words on others, and all plans."""
     instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
         if not goal.tolerance:
-            return solution, {}, ()
+            return best, {}, ()
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
         left = None if search is None else search.left()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         named = None if simplest.plan is best else _simpler(world, best, simplest)
-        return solution, {"simplest": named}, (simplest.plan,)
+        return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
     reported = notes(progress)
     if goal.tolerance or indifferent:
@@ -88,16 +81,14 @@ def _choice(
             progress=reported,
             search=search,
         )
-        plan = found.plan or best
-        chosen = replace(solution, plan=plan, days=days_of(instance, plan.seconds))
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return chosen, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
+        return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
-        return solution, {}, ()
+        return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
     cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
-    return solution, {"cheaper": cheaper}, (cheap.plan,)
+    return best, {"cheaper": cheaper}, (cheap.plan,)
 
 
 def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
