@@ -44,7 +44,7 @@ from planner.planning.finish_date import (
     start_days,
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
-from planner.planning.hardware_choice import First, best_choice, in_time
+from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.instance_parts import Change, in_fewest_days
 from planner.planning.question_variants import More, Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
@@ -266,10 +266,10 @@ class _Questions:
 
         if self.cache.question is None:  # sites and fabrics of the plan's question serve most of the others
             question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
-            Solving(options=options, deadline=Deadline(), progress=lambda _: None, cache=self.cache).world(question)
+            _quietly(replace(options, time_limit=None), self.cache).world(question)
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
-        return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
+        return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
 
     def _known_or_asked(
         self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
@@ -298,7 +298,8 @@ class _Questions:
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
         fewest, own = in_fewest_days(asked), JointCache(timed=self.cache.timed)
-        found = _answer(fewest, options, own, first=lambda world: None if layout is None else column_of(layout, world))
+        known = _quietly(options, own, first=lambda world: None if layout is None else column_of(layout, world))
+        found = _answer(fewest, known)
         late = (asked.limits.deadline_days or math.inf) * (1 + ROUNDING)
         days = None if found.days is None or found.days > late else ready + found.days
         loss = None if days is None else days / self.best - 1
@@ -412,35 +413,21 @@ class _Answer:
     start_days: float | None = None
 
 
-def _answer(
-    instance: Instance,
-    options: Options,
-    cache: JointCache,
-    without: dict[str, Any] | None = None,
-    *,
-    first: First | None = None,
-    replicas: tuple[int, ...] = (),
-    floor: float = 0.0,
-) -> _Answer:
+def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
+    """Return how a question is asked without a word of its progress."""
+    return Solving(options=options, deadline=Deadline(options.time_limit), progress=lambda _: None, cache=cache, **how)
+
+
+def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
-    # The goal of the instance says which; the soonest end is that of a training within the deadline. The column that is
-    # named comes first. No answer is below `floor`.
+    # The goal of the instance says which; the soonest end is that of a training within the deadline.
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
-    solving = Solving(
-        options=options,
-        deadline=Deadline(options.time_limit),
-        progress=lambda _: None,
-        cache=cache,
-        first=first,
-        first_replicas=replicas,
-        floor=floor,
-    )
     best = best_choice(asked, solving, without=without).best
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
-    bound = max(floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
+    bound = max(solving.floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
     proved = found.stopped == "proved"
     if found.days is None or not in_time(best):
         return _Answer(None, bound, None, None, proved)
@@ -487,7 +474,7 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
     def exists(value: float) -> bool:
         changed = instance.replaced(**{path: int(value) if whole else value})
         any_plan = replace(options, gap=ANY_PLAN, time_limit=left.limit)
-        return _answer(in_fewest_days(changed), any_plan, JointCache()).plan is not None
+        return _answer(in_fewest_days(changed), _quietly(any_plan, JointCache())).plan is not None
 
     def over() -> bool:
         """Return whether the time is. OutOfTimeError: a signal ends it."""

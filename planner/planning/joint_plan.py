@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
-Orders = dict[str, list[list[int]]]  # the racks of each rack stage in rank order, by site
+# By site the racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
+Orders = dict[str, tuple[list[list[int]], Locality]]
+SitesAndFibre = tuple[SitesPlan | None, WanPlan | None]
 
 
 def plan_of(
@@ -75,9 +77,9 @@ def plan_of(
     metrics, placed = _metrics(instance, choice), choice.placed
     section, design = _sites_and_fibre(choice, at_sites, metrics.wan_window_seconds, options, seconds)
     racks = (instance.hardware.racks or 0) if placed is None else sum(placed.racks.values())
-    orders, crossings = _rank_orders(choice)
+    orders = _rank_orders(choice)
     # The bill knows no certificate, whose value may be the bill.
-    fabrics = _fabrics(instance, choice, metrics, orders, crossings, (section, design))
+    fabrics = _fabrics(instance, choice, metrics, orders, (section, design))
     bill = cost.bill(instance, racks, section, fabrics, design)
     run = cost.section(instance, metrics.days_to_train, bill, racks, section, fabrics)
 
@@ -113,7 +115,7 @@ def plan_of(
             certificate=_layout_certificate(certificate.replaced(space={**solution.counts}), choice),
         ),
         fabric=None if fabrics is None else FabricPlan(sites=fabrics, certificate=certificate),
-        placement=None if instance.network is None else _placement(choice, orders, crossings, certificate),
+        placement=None if instance.network is None else _placement(choice, orders, certificate),
         reliability=_reliability(choice, metrics),
         transport=factor(instance.network),
         cost=bill,
@@ -209,7 +211,7 @@ def _at_cheapest_energy(
 
 def _sites_and_fibre(
     choice: JointPlan, sites: "Sites | None", window_seconds: float, options: Options, spent: float
-) -> tuple[SitesPlan | None, WanPlan | None]:
+) -> SitesAndFibre:
     """Return the sites section, and the design of what joins the sites where asked for, with what confirms each."""
     placed, column = choice.placed, choice.column
     if placed is None or sites is None:
@@ -242,29 +244,24 @@ def _sites_and_fibre(
     return section, design
 
 
-def _rank_orders(choice: JointPlan) -> tuple[Orders, dict[str, Locality]]:
-    """Return the racks of each rack stage in rank order, and what they send across leaf domains, pods and zones."""
-    block, orders, crossings = _block(choice), Orders(), dict[str, Locality]()
+def _rank_orders(choice: JointPlan) -> Orders:
+    block, orders = _block(choice), Orders()
     for site, template in sorted(choice.templates.items()):
         design, blocks = template.design, choice.blocks_by_site[site]
-        orders[site] = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
-        crossings[site] = transport.locality(
-            orders[site],
+        order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
+        crossing = transport.locality(
+            order,
             leaf_domain_racks=design.domain_racks,
             domains_per_pod=design.domains_per_pod or 1,
             domains_per_zone=design.domains_per_zone,
             wrap=choice.column.v > 1,
         )
-    return orders, crossings
+        orders[site] = order, crossing
+    return orders
 
 
 def _fabrics(
-    instance: Instance,
-    choice: JointPlan,
-    metrics: LayoutMetrics,
-    orders: Orders,
-    crossings: Mapping[str, Locality],
-    joined: tuple[SitesPlan | None, WanPlan | None],
+    instance: Instance, choice: JointPlan, metrics: LayoutMetrics, orders: Orders, joined: SitesAndFibre
 ) -> dict[str, SiteFabric] | None:
     """Return the fabric of every site; None where the instance has no network."""
     network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
@@ -277,6 +274,7 @@ def _fabrics(
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
     for site, template in sorted(choice.templates.items()):
+        order, crossing = orders[site]
         if network.wan_gateway and section is not None:
             wan_gbps = transport.wan_gbps(wide, section.links, design, site)
             exchanged = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
@@ -285,33 +283,32 @@ def _fabrics(
             network,
             [switches[name] for name in (template.switch, *template.above)],
             template,
-            crossings[site],
+            crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,
             wired_gpus_per_rack=_block(choice).rails if choice.upkeep is None else choice.upkeep.rails,
             rates=rates,
             # By the schedule, and where a stage has several racks at the site.
-            sends_meet_rings=metrics.sends_beside_rings > 0 and len(orders[site][0]) > 1,
+            sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
     return fabrics
 
 
-def _placement(
-    choice: JointPlan, orders: Orders, crossings: Mapping[str, Locality], certificate: Certificate
-) -> PlacementPlan:
+def _placement(choice: JointPlan, orders: Orders, certificate: Certificate) -> PlacementPlan:
     block, min_split, sites = _block(choice), 0, dict[str, SitePlacement]()
-    for site, order in orders.items():
+    for site, (order, _) in orders.items():
         design = choice.templates[site].design
         free = transport.domain_racks(design.racks, design.domain_racks)
         min_split += transport.lower_bound_split(free, block.rack_stages, len(order[0]))
         sites[site] = SitePlacement(assignment=rack_order.assignment(order, design))
-    groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings.values())
+    crossings = [crossing for _, crossing in orders.values()]
+    groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)
     return PlacementPlan(
         groups=groups,
         groups_leaf_local=groups - split,
         groups_split=split,
         lower_bound_split=min_split,
-        extra_pieces=sum(crossing.extra_pieces for crossing in crossings.values()),
-        groups_cross_pod=sum(crossing.groups_cross_pod for crossing in crossings.values()),
+        extra_pieces=sum(crossing.extra_pieces for crossing in crossings),
+        groups_cross_pod=sum(crossing.groups_cross_pod for crossing in crossings),
         stripes={site: template.stripes for site, template in sorted(choice.templates.items())},
         block_racks=block.racks,
         blocks_by_site=dict(sorted(choice.blocks_by_site.items())),

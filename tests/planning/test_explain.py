@@ -116,9 +116,13 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     """Neither that to a question of half of a limit, of another price, nor of a choice that must not be the plan's."""
     asked = toy(seed, **how).replaced(objective__minimize=minimize, objective__tolerance=0.0)
     asked = asked.replaced(limits__deadline_days=1e6)
+
+    def answer(question: Instance, known: JointCache, without: dict[str, Any] | None = None) -> Any:
+        return explain._answer(question, explain._quietly(Options(), known), without)
+
     plan, cache = planner.solve(asked), JointCache()
     for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
-        explain._answer(of, Options(), cache)
+        answer(of, cache)
     monkeypatch.setattr(question_variants, "SMALL_CHANGE", -0.5)
     batch, hbm = asked.limits.max_batch_tokens or 0.0, asked.hardware.accelerator.hbm_bytes
     rack_usd, grid = asked.hardware.rack.price_usd, asked.grid
@@ -129,10 +133,10 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     others += [*(Variant(x.limit, "", "less", x.change) for x in limits_of(plan)), *variants_of(plan, [])]
     for v in others:
         question, without = v.change(asked), v.without
-        found, fresh = (explain._answer(question, Options(), x, without) for x in (replace(cache), JointCache()))
+        found, fresh = (answer(question, x, without) for x in (replace(cache), JointCache()))
         assert (found.proved, found.value) == (fresh.proved, fresh.value and pytest.approx(fresh.value, rel=1e-9))
         assert not without or found.plan is None or explain._value(v, found.plan) != v.plan_value
-    assert explain._answer(asked, Options(), cache).value == explain._answer(asked, Options(), JointCache()).value
+    assert answer(asked, cache).value == answer(asked, JointCache()).value
 
 
 def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
