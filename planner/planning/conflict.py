@@ -116,15 +116,15 @@ def least_cost_briefly(
 
 def _briefly(
     search: Callable[..., JointSolution],
-    instance: Instance,
+    question: Instance,
     options: Options,
     deadline: Deadline,
-    cache: JointCache | None = None,
+    cache: JointCache | None,
 ) -> JointSolution | None:
     """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
     try:
-        return search(instance, options, lambda _: None, cache=cache)
+        return search(question, options, lambda _: None, cache=cache)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 

@@ -163,14 +163,14 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
     ended = "proved" if complete else deadline.cause
     if not allowed:
-        return _plan(instance, options, ended, conflict=search.nothing_fits(proven=complete))
+        return _plan(instance, options, ended, None, search.nothing_fits(proven=complete))
     best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers))
     usd, budget = template.usd, instance.limits.budget_usd
     if budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
         rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
-        return _plan(instance, options, ended, conflict=why)
+        return _plan(instance, options, ended, None, why)
     others = [kind for kind in kinds if kind is not best]
     ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
     tails = dict[str, Tails]()
@@ -187,7 +187,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
         ),
         alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
     )
-    return _plan(instance, options, ended, section=section, usd=usd)
+    return _plan(instance, options, ended, section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,15 +449,9 @@ class FabricSearch:
 
 
 def _plan(
-    instance: FabricInstance,
-    options: Options,
-    ended: Any,
-    *,
-    section: FabricPlan | None = None,
-    usd: float | None = None,
-    conflict: Conflict | None = None,
+    instance: FabricInstance, options: Options, ended: Any, section: FabricPlan | None, conflict: Conflict | None = None
 ) -> Plan:
-    proven, cost = ended == "proved", None
+    usd, proven, cost = None if section is None else section.certificate.objective, ended == "proved", None
     status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
     bound, gap = (usd, 0.0) if proven and section else (None, None)
     if usd is not None:

@@ -179,22 +179,18 @@ def _given_by(problem: JointProblem) -> str:
 def _plan(
     instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
-    certificate, bill, run = None, None, None
-    status: Status = "infeasible" if conflict is None or conflict.rules else "unknown"
-    proved = status == "infeasible"
+    bill, run, proved = None, None, conflict is None or bool(conflict.rules)
+    status: Status = "infeasible" if proved else "unknown"
+    objective = ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None)
     if section is not None:
-        certificate, bill = section.certificate, cost.bill(instance, 0, None, None)
-        run, status = cost.section(instance, section.days_to_train, bill, 0), certificate.status
-        proved = status == "optimal" or certificate.space["ended"] == Stop.PROVED.name.lower()
+        made, bill = section.certificate, cost.bill(instance, 0, None, None)
+        run, status = cost.section(instance, section.days_to_train, bill, 0), made.status
+        proved = status == "optimal" or made.space["ended"] == Stop.PROVED.name.lower()
+        objective = objective.replaced(value=made.objective, bound=made.bound, gap=made.gap)
     return Plan(
         **solved_with(instance, options),
         status=status,
-        objective=ObjectiveValue(
-            name=instance.objective.minimize,
-            value=certificate.objective if certificate else None,
-            bound=certificate.bound if certificate else None,
-            gap=certificate.gap if certificate else None,
-        ),
+        objective=objective,
         pools=section,
         cost=bill,
         run=run,

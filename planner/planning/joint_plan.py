@@ -1,7 +1,6 @@
 """Write the plan of a joint solution: every section from its choices, and one certificate for all of them."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InternalError
@@ -64,11 +63,7 @@ SitesAndFibre = tuple[SitesPlan | None, WanPlan | None]
 
 
 def plan_of(
-    instance: Instance,
-    solution: JointSolution,
-    options: Options,
-    seconds: float,
-    more: Mapping[str, Any] = MappingProxyType({}),
+    instance: Instance, solution: JointSolution, options: Options, seconds: float, more: Mapping[str, Any] | None = None
 ) -> Plan:
     """Return the plan of a joint solution, or why there is none; `more`: what the objective says of other plans."""
     if solution.plan is None:
@@ -102,7 +97,7 @@ def plan_of(
     return Plan(
         **solved_with(instance, options),
         status=certificate.status,
-        objective=objective_of(instance, solution, value, bound).replaced(**more, freed=_freed(instance, choice)),
+        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=_freed(instance, choice)),
         sites=section,
         wan=design,
         layout=write_layout(
