@@ -34,6 +34,7 @@ ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minu
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
+Search = Callable[..., JointSolution]
 NEARLY = 0.05  # share within which the least money for a plan is named
 
 
@@ -115,11 +116,7 @@ def least_cost_briefly(
 
 
 def _briefly(
-    search: Callable[..., JointSolution],
-    question: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache | None,
+    search: Search, question: Instance, options: Options, deadline: Deadline, cache: JointCache | None
 ) -> JointSolution | None:
     """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))

@@ -100,7 +100,7 @@ def evaluated(instance: Instance) -> Evaluation:
         if upkeep is not None:  # on a calendar, where failures count
             measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         metrics = LayoutMetrics.model_validate(measured)
-    layout, machine = _section(instance, strategy, conditions, metrics), step.machine_of(instance)
+    layout, machine = _section(instance, strategy, slowdown, metrics), step.machine_of(instance)
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
@@ -266,9 +266,7 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     return rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
-def _section(
-    instance: Instance, strategy: ParallelStrategy, conditions: Conditions, measured: LayoutMetrics
-) -> LayoutPlan:
+def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
     outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
@@ -277,9 +275,7 @@ def _section(
         data_parallel_by_site={"cluster": strategy.data_parallel},
         racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
         gpus_per_rack=gpus,
-        assumptions=Assumptions(
-            pipeline_send_slowdown=conditions.pipeline_send_slowdown, allreduce_slowdown=conditions.allreduce_slowdown
-        ),
+        assumptions=Assumptions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
         metrics=measured,
         certificate=outcome.certificate(
             formulation="a layout given in full, not searched", minimizes="days to train", seed=0
