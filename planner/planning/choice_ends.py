@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
@@ -40,10 +40,10 @@ def ended_by_choice(
     while True:
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         kept = None if search is None or proven else search.left()
-        choice = _choice(world, solution, best, most, solving, search, proven=proven)
-        fastest = min(choice.seen, key=lambda plan: plan.seconds, default=best)
+        chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
+        fastest = min(seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
-            return choice.solution, choice.more
+            return replace(solution, plan=chosen, days=days_of(world.problem.instance, chosen.seconds)), more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, gap) or 0.0
@@ -52,76 +52,52 @@ def ended_by_choice(
             search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The plan that the ends of a choice leave, what the objective says of others, and every plan that an end left."""
-
-    solution: JointSolution
-    more: dict[str, Any]
-    seen: tuple[JointPlan, ...] = ()
-
-
 def _choice(
-    world: World,
-    solution: JointSolution,
-    best: JointPlan,
-    most: float,
-    solving: Solving,
-    search: Loop | None,
-    *,
-    proven: bool,
-) -> _Choice:
-    """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
-    instance, progress, deadline = world.problem.instance, solving.progress, solving.deadline
-    goal = instance.objective
-    indifferent = goal.indifference > goal.tolerance
+    world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
+) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
+    """Return the plan that the ends leave, slower by at most `most`, the objective's words on others, and all plans."""
+    instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
+    goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
         if not goal.tolerance:
-            return _Choice(solution, {})
+            return best, {}, ()
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
         left = None if search is None else search.left()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         named = None if simplest.plan is best else _simpler(world, best, simplest)
-        return _Choice(solution, {"simplest": named}, (simplest.plan,))
+        return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
     reported = notes(progress)
     if goal.tolerance or indifferent:
+        within = min(goal.tolerance, most)
         found = ends_within(
             world,
             best,
-            min(goal.tolerance, most),
+            within,
             simpler=simpler,
             indifferent=indifferent,
-            time_limit=deadline.limit,
+            time_limit=limit,
             progress=reported,
             search=search,
         )
-        plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
-        days = days_of(world.problem.instance, plan.seconds)
-        return _Choice(
-            replace(solution, plan=plan, days=days),
-            {"ends": ends, "simplest": _simpler(world, best, found.simpler)},
-            found.plans,
-        )
-    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
+        named = None if found.simpler is None else _simpler(world, best, found.simpler)
+        return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
+    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
-        return _Choice(solution, {})
+        return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
     cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
-    return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
+    return best, {"cheaper": cheaper}, (cheap.plan,)
 
 
-def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
-    if found is None:
-        return None
-    plan = found.plan
-    column, shape = plan.column, plan.column.strategy.shape
+def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
+    plan, column = found.plan, found.plan.column
     return SimplerPlan(
         days_to_train=days_of(world.problem.instance, plan.seconds),
         loss=plan.seconds / best.seconds - 1,
         capital_usd=plan.capital_usd,
-        layout=in_short((*shape.degrees, column.p, column.d), column.v),
+        layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
         layers_per_stage=plan.split.layers,
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
@@ -130,13 +106,12 @@ def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | 
 
 def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
     """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
-    days = solution.days
-    if days is None or not days:
+    if not solution.days:
         return None
     most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
     if gap and solution.lower_bound is not None:
         most = min(most, solution.lower_bound / (1 - gap))
-    return max(0.0, most / days - 1)
+    return max(0.0, most / solution.days - 1)
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:

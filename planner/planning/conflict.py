@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
@@ -21,7 +20,7 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict, decision_of
-from planner.planning.instance_parts import in_fewest_days, with_hbm
+from planner.planning.instance_parts import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -35,8 +34,8 @@ ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minu
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
+Search = Callable[..., JointSolution]
 NEARLY = 0.05  # share within which the least money for a plan is named
-Relax = Callable[[Instance], Instance]
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
@@ -73,14 +72,14 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         if found is not None:
             return found
     rules = _relaxations(instance)
-
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules, all others relaxed."""
-        left = replace(options, time_limit=deadline.limit)
-        relaxed = [relax for rule, relax in rules.items() if rule not in kept]
-        none = not deadline.passed and _no_plan(instance, relaxed, left)
+        question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
+        for rule, relax in rules.items():
+            question = question if rule in kept else relax(question)
+        none = not deadline.passed and solve_joint(question, left, lambda _: None).status is JointStatus.INFEASIBLE
         if not none and deadline.passed:
             unjudged.append(kept)
         return none
@@ -100,10 +99,10 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
         if freed.plan is None and conflicting(frozenset()):
             kept = []
-    enough = ""
+    reason = _reason(instance, kept)
     if "limits.budget_usd" in kept:
-        enough = _enough(instance, least_cost_briefly(instance, options, deadline))
-    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
+        reason += _enough(instance, least_cost_briefly(instance, options, deadline))
+    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
 
 
 _least_cost = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
@@ -117,16 +116,12 @@ def least_cost_briefly(
 
 
 def _briefly(
-    search: Callable[..., JointSolution],
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache | None = None,
+    search: Search, question: Instance, options: Options, deadline: Deadline, cache: JointCache | None
 ) -> JointSolution | None:
     """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
     try:
-        return search(instance, options, lambda _: None, cache=cache)
+        return search(question, options, lambda _: None, cache=cache)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -153,8 +148,7 @@ def _budget_sentence(instance: Instance) -> str:
     if owned <= budget + CENT:
         return text
     least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
-    racks = "1 rack" if hardware.racks == 1 else f"{hardware.racks or 0:,} racks"
-    fabric = " with the least fabric" if instance.network is not None else ""
+    racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
     paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
     fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
     return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
@@ -196,10 +190,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
 
 
 def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
-    """Return a smallest set of pins with which no plan meets a deadline that one meets without any, where it is known.
-
-    Empty where the deadline is missed without pins too, or the time ends first.
-    """
+    """Return a smallest set of pins without which a deadline can be met; empty where none is, or time ends first."""
     clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
     options, met = replace(solving.options, gap=ANY_PLAN), set[frozenset[str]]()
 
@@ -233,41 +224,32 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
     return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
 
 
-def _relaxations(instance: Instance) -> dict[str, Relax]:
+def _relaxations(instance: Instance) -> dict[str, Change]:
     """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
-    limits, rules = instance.limits, dict[str, Relax]()
-    for path in instance.pins:
-        rules[f"pins.{path}"] = lambda question, path=path: question.replaced(  # type: ignore[misc]
-            pins={key: value for key, value in question.pins.items() if key != path}
-        )
-    rules["limits.max_batch_tokens"] = lambda question: question.replaced(
-        limits__max_batch_tokens=(question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
-    )
+    limits, wan, network = instance.limits, instance.wan, instance.network
+
+    def without(pin: str) -> Change:
+        return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
+
+    rules = {f"pins.{path}": without(path) for path in instance.pins}
+    batch = (limits.max_batch_tokens or 0) * MORE_SEQUENCES
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch)
     for name in ("facility_power_mw", "budget_usd", "deadline_days"):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = lambda question, name=name: question.replaced(**{f"limits__{name}": None})  # type: ignore[misc]
+            rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None})
     if instance.hardware.racks is not None:
-        rules["hardware.racks"] = lambda question: question.replaced(
-            hardware__racks=(question.hardware.racks or 0) * MORE_RACKS
-        )
-    wan = instance.wan
+        rules["hardware.racks"] = change_to(hardware__racks=instance.hardware.racks * MORE_RACKS)
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = lambda question: question.replaced(wan__protection="none")
+        rules["wan.protection"] = change_to(wan__protection="none")
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = lambda question: question.replaced(wan__fibre_nodes=(), wan__fibre_edges=())
-    network = instance.network
+        rules["wan.fibre_edges"] = change_to(wan__fibre_nodes=(), wan__fibre_edges=())
     known = {} if network is None else NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}
     for key, free in known.items():
         if getattr(network, key) != free:
-            changed = {f"network__{key}": free}
-            rules[f"network.{key}"] = lambda question, changed=changed: question.replaced(**changed)  # type: ignore[misc]
-
-    def with_memory(question: Instance) -> Instance:
-        gpu = question.hardware.accelerator
-        size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
-        return with_hbm(question.replaced(limits__memory_reserve_fraction=0.0), size * MUCH_MORE)
-
-    return rules | {MEMORY: with_memory}
+            rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
+    size = step.machine_of(instance).gpu.hbm_bytes * MUCH_MORE
+    rules[MEMORY] = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
+    return rules
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -282,7 +264,7 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
-def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:
+def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Options, deadline: Deadline) -> bool:
     """Return whether memory holds the model in no way, however many racks and sequences there are, and without pins."""
     for name, relax in rules.items():
         instance = instance if name == MEMORY else relax(instance)
@@ -292,33 +274,36 @@ def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Optio
         return False
 
 
-def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
-    for relax in relaxed:
-        instance = relax(instance)
-    return solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None).status is JointStatus.INFEASIBLE
-
-
 def _reason(instance: Instance, rules: list[str]) -> str:
-    hardware, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
+    """Say in words what no plan meets together."""
+    hardware, limits, network = instance.hardware, instance.limits, instance.network
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
-    usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        MEMORY: _memory_sentence(instance, usable) if MEMORY in rules else "",
+        MEMORY: _memory_sentence(instance) if MEMORY in rules else "",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": _budget_sentence(instance),
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
         "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
         "wan.protection": "any one fibre edge may be cut",
         "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
-        **_network_sentences(instance),
-        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {gpus} GPUs",
+        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {rack_of(hardware).gpus} GPUs",
     }
+    if network is not None:
+        most = network.max_oversubscription
+        ratios = ", ".join(to_one(ratio) for ratio in (most if isinstance(most, tuple) else (most or 1,)))
+        lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
+        sentences |= {
+            "network.max_oversubscription": f"no fabric is oversubscribed beyond {ratios}",
+            "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
+            "network.survives": f"the loss of one {lost} cuts no two leaves",
+        }
     parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
 
 
-def _memory_sentence(instance: Instance, usable_gb: float) -> str:
+def _memory_sentence(instance: Instance) -> str:
     """Return the memory of a GPU, and how many GPUs can share a replica's state where a site has few racks."""
+    usable_gb = step.memory_limit_bytes(instance) / 1e9
     if usable_gb <= 0:
         return "the memory kept free on a GPU leaves none"
     text = f"{usable_gb:,.1f} GB of a GPU can be used"
@@ -330,18 +315,3 @@ def _memory_sentence(instance: Instance, usable_gb: float) -> str:
     if racks >= MANY_RACKS:
         return text
     return f"{text}; no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
-
-
-def _network_sentences(instance: Instance) -> dict[str, str]:
-    network = instance.network
-    if network is None:
-        return {}
-    most = network.max_oversubscription
-    ratios = most if isinstance(most, tuple) else (most or 1,)
-    lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
-    limit = ", ".join(to_one(ratio) for ratio in ratios)
-    return {
-        "network.max_oversubscription": f"no fabric is oversubscribed beyond {limit}",
-        "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
-        "network.survives": f"the loss of one {lost} cuts no two leaves",
-    }

@@ -1,16 +1,16 @@
 """Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.fit import is_tunable
-from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.instance.base import Frozen
@@ -18,7 +18,6 @@ from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.physics import step_errors
-from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
@@ -42,7 +41,6 @@ from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
 
-T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
 FEW = 12  # constants, at most, that a line names
 OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
@@ -96,12 +94,18 @@ def evaluated(instance: Instance) -> Evaluation:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    measured = _finite(lambda: _measured(instance, conditions, strategy))
-    metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
-    layout, machine = _section(instance, strategy, conditions, metrics), step.machine_of(instance)
+    with _finite():
+        measured = step_prediction.metrics(instance, conditions, strategy)
+        upkeep = upkeep_of(instance, strategy, float(measured["step_seconds"]))  # type: ignore[arg-type]
+        if upkeep is not None:  # on a calendar, where failures count
+            measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
+        metrics = LayoutMetrics.model_validate(measured)
+    layout, machine = _section(instance, strategy, slowdown, metrics), step.machine_of(instance)
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
-    by_stage = [{part: float(of[stage]) for part, of in memory.items()} for stage in stages]
+    rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
+    with _finite():
+        run = cost.of_layout(instance, layout)
     return Evaluation.model_validate(
         measured
         | {
@@ -111,32 +115,24 @@ def evaluated(instance: Instance) -> Evaluation:
             "filled": filled,
             "stack": stack_text(machine),
             "layout": layout,
-            "memory_by_stage_bytes": by_stage,
-            "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
+            "memory_by_stage_bytes": [{part: float(of[i]) for part, of in memory.items()} for i in stages],
+            "rests_on": rests_on,
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "constants_deviation": step_errors.step_deviation(
                 machine, lambda other: math.fsum(step_prediction.step_breakdown(other, conditions, strategy).values())
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
-            "run": _finite(lambda: cost.of_layout(instance, layout)),
+            "run": run,
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
 
 
-def _measured(instance: Instance, conditions: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
-    """Predict the figures of a layout, on a calendar where failures count."""
-    steps = step_prediction.metrics(instance, conditions, strategy)
-    found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
-    if found is None:
-        return steps
-    return step_prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
-
-
-def _finite(compute: Callable[[], T]) -> T:
-    """Compute figures of a layout, or say that they leave the range of numbers."""
+@contextmanager
+def _finite() -> Iterator[None]:
+    """Let figures of a layout be computed, or say that they leave the range of numbers."""
     try:
-        return compute()
+        yield
     except (OverflowError, ValidationError) as error:
         problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
         raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
@@ -145,10 +141,7 @@ def _finite(compute: Callable[[], T]) -> T:
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
     """Read the layout from the pins; choices that are not pinned take their plainest value.
 
-    Raises
-    ------
-    InputError
-        A pin that has no plain value is missing, or two pins contradict one another.
+    InputError: a pin that has no plain value is missing, or two pins contradict one another.
     """
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
@@ -168,14 +161,11 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
     """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds (else the plainest), and why."""
-    machine, limit = step.machine_of(instance), step.memory_limit_bytes(instance)
+    machine, limit, least = step.machine_of(instance), step.memory_limit_bytes(instance), strategy.zero_stage
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
-    if "layout.zero_stage" in instance.pins:
-        return strategy, {}
-    for zero in stages:
+    for zero in () if "layout.zero_stage" in instance.pins else stages:
         other = replace(strategy, zero_stage=zero)
         if sum(step_prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
-            least = strategy.zero_stage
             return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
     return strategy, {}
 
@@ -185,48 +175,43 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
     machine, stages, replicas = step.machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
     gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
     sequences = pinned.get("microbatch_sequences", 1)
-    recomputes = any(pinned.get("recomputed_layers_per_stage", ()))
     # Where replicas of a stage fill racks, ranks in order put them side by side, and stages meet in a rack at most.
     at_hand = None if replicas * unit >= gpus else instance.hardware.racks
     known = {
         "virtual_stages": 1,
         "microbatch_sequences": sequences,
-        "recompute": "full" if recomputes else "none",
+        "recompute": "full" if any(pinned.get("recomputed_layers_per_stage", ())) else "none",
         "sequence_parallel": False,
         "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
         "layers_per_stage": even_layers(machine.model.layers, stages),
         "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
     } | pinned
-    if "microbatches_per_step" not in known:
-        known["microbatches_per_step"] = _micro_batches(instance, replicas * sequences)
+    if "microbatches_per_step" not in known:  # those that the critical batch allows
+        tokens = instance.limits.max_batch_tokens
+        if tokens is None:
+            remedy = "add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
+            raise InputError(f"evaluate: the layout is not complete; {remedy}")
+        most = math.floor(tokens / instance.workload.sequence_length)
+        known["microbatches_per_step"] = max(1, most // (replicas * sequences))
     return {"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known
 
 
-def _micro_batches(instance: Instance, sequences: int) -> int:
-    """Return the micro-batches that the critical batch allows, each of some sequences over all replicas."""
-    tokens = instance.limits.max_batch_tokens
-    if tokens is None:
-        remedy = "add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
-        raise InputError(f"evaluate: the layout is not complete; {remedy}")
-    return max(1, math.floor(tokens / instance.workload.sequence_length) // sequences)
-
-
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
-    model, layers = step.machine_of(instance).model, strategy.layers_per_stage
-    experts, tensor = model.experts.count if model.experts else 0, strategy.tensor_parallel
+    model, layers, stages = step.machine_of(instance).model, strategy.layers_per_stage, strategy.pipeline_parallel
+    experts, expert = model.experts.count if model.experts else 0, strategy.expert_parallel
+    tensor, inner, virtual = strategy.tensor_parallel, strategy.tensor_inner, strategy.virtual_stages
     if model.heads % tensor:
         unequal = f"layout.tensor_parallel {tensor} does not divide the model's {model.heads} heads"
         yield f"{unequal}; give {_near(model.heads, tensor)}"
-    stages = strategy.pipeline_parallel
     if stages > model.layers:
         yield f"layout.pipeline_parallel {stages:,}, more than the {model.layers:,} layers of the model; give fewer"
     elif len(layers) != stages:
         yield f"layout.layers_per_stage has {len(layers)} entries where layout.pipeline_parallel is {stages}"
     elif sum(layers) != model.layers or min(layers) < 1:
         yield f"layout.layers_per_stage adds up to {sum(layers)} of {model.layers} layers, at least one a stage"
-    elif strategy.virtual_stages > min(layers):  # a chunk without a layer has no time
-        chunks = f"layout.virtual_stages {strategy.virtual_stages:,}"
-        yield f"{chunks}, more than the {min(layers):,} layers of the smallest stage; give at most {min(layers):,}"
+    elif virtual > min(layers):  # a chunk without a layer has no time
+        more = f"layout.virtual_stages {virtual:,}, more than the {min(layers):,} layers of the smallest stage"
+        yield f"{more}; give at most {min(layers):,}"
     if strategy.data_parallel != replicas:
         by_site = strategy.data_parallel
         yield f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {by_site}"
@@ -234,15 +219,13 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
     too_many = any(part > whole for part, whole in zip(recomputed, layers, strict=False))
     if recomputed and (len(recomputed) != len(layers) or too_many):
         yield "layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers"
-    if strategy.tensor_parallel % strategy.tensor_inner:
-        inner, outer = strategy.tensor_inner, strategy.tensor_parallel
-        yield f"layout.tensor_parallel_inner {inner} does not divide layout.tensor_parallel {outer}"
-    if strategy.expert_parallel > 1 and (not experts or experts % strategy.expert_parallel):
-        remedy = _near(experts, strategy.expert_parallel) if experts else "1"
-        expert = f"layout.expert_parallel {strategy.expert_parallel}"
-        yield f"{expert} does not divide the model's {experts} experts; give {remedy}"
-    if strategy.schedule == "zb-h1" and strategy.virtual_stages > 1:
-        yield f"layout.schedule zb-h1 has one virtual stage (is {strategy.virtual_stages})"
+    if tensor % inner:
+        yield f"layout.tensor_parallel_inner {inner} does not divide layout.tensor_parallel {tensor}"
+    if expert > 1 and (not experts or experts % expert):
+        remedy = _near(experts, expert) if experts else "1"
+        yield f"layout.expert_parallel {expert} does not divide the model's {experts} experts; give {remedy}"
+    if strategy.schedule == "zb-h1" and virtual > 1:
+        yield f"layout.schedule zb-h1 has one virtual stage (is {virtual})"
 
 
 def _near(whole: int, degree: int) -> str:
@@ -275,8 +258,7 @@ def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan
 
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     """Return the racks that a layout needs; of replicas that fill theirs, those of all ranks in order."""
-    spread = strategy.racks_per_replica(gpus)
-    together = strategy.replicas_per_rack
+    spread, together = strategy.racks_per_replica(gpus), strategy.replicas_per_rack
     full = strategy.data_parallel >= together and together * strategy.shape.gpus == gpus * spread
     if strategy.stages_per_rack == 1 and full:
         return math.ceil(strategy.gpus / gpus)
@@ -284,9 +266,7 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     return rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
-def _section(
-    instance: Instance, strategy: ParallelStrategy, conditions: Conditions, measured: LayoutMetrics
-) -> LayoutPlan:
+def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
     outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
@@ -295,9 +275,7 @@ def _section(
         data_parallel_by_site={"cluster": strategy.data_parallel},
         racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
         gpus_per_rack=gpus,
-        assumptions=Assumptions(
-            pipeline_send_slowdown=conditions.pipeline_send_slowdown, allreduce_slowdown=conditions.allreduce_slowdown
-        ),
+        assumptions=Assumptions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
         metrics=measured,
         certificate=outcome.certificate(
             formulation="a layout given in full, not searched", minimizes="days to train", seed=0
@@ -307,31 +285,28 @@ def _section(
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
     """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
-    hardware = instance.hardware
-    rack = hardware.rack
-    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
-    own = hardware.replaced(racks=racks)
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
         pins["layout.data_parallel"] = sum(by_site.values())
-    without = dict.fromkeys(OTHER_DECISIONS)
-    return instance.replaced(**without | {"hardware": own, "pins": pins})
+    racks = instance.hardware.racks or -(-gpus // cost.rack_of(instance.hardware).gpus)
+    return instance.replaced(hardware__racks=racks, pins=pins, **dict.fromkeys(OTHER_DECISIONS))
 
 
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
     name, value = "days_to_train", layout.metrics.days_to_train
     asked = instance.replaced(objective__minimize=name, workload__framework_rules=False)
-    plan = Plan(
+    racks = asked.hardware.racks or 0
+    bill = cost.bill(asked, racks, None, None)
+    return Plan(
         **solved_with(asked, Options()),
         status="feasible",
         objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
         layout=layout,
+        cost=bill,
+        run=cost.section(asked, value, bill, racks),
         stopped="limit",
     )
-    money = recomputed(plan, PlanPhysics(plan=plan))
-    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
-    return plan.replaced(cost=money, run=run)
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
@@ -343,9 +318,8 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
     software = step.machine_of(instance).software
     stated = switches.get("overlaps")
     if isinstance(stated, Mapping):
-        kept = {overlap for overlap in software.overlaps if stated.get(overlap, True)} | {
-            name for name, on in stated.items() if on
-        }
+        kept = {overlap for overlap in software.overlaps if stated.get(overlap, True)}
+        kept |= {overlap for overlap, on in stated.items() if on}
         switches = {**switches, "overlaps": tuple(sorted(kept))}
     source = software.source if isinstance(software.source, dict) else {}
     update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
@@ -366,9 +340,8 @@ def stack_text(machine: Machine) -> str:
         *([f"FP8 scaled {software.fp8_recipe}"] if machine.precision.compute == "fp8" else []),
         "fused loss" if software.fused_loss else "loss not fused",
         *([] if software.fused_gradient_sums else ["weight gradients added apart"]),
+        *(["attention in FP8"] if attends_in_fp8(machine) else []),
     ]
-    if attends_in_fp8(machine):
-        parts.append("attention in FP8")
     if software.recompute_modules != CORE_ATTENTION:
         parts.append(f"selective recompute of {', '.join(software.recompute_modules)}")
     if software.activation_offload:
@@ -510,9 +483,8 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         *(f"           {problem}" for problem in result.problems),
         *_interval_lines(result),
     ]
-    for line, part in zip(time_lines(result), sorted_parts(result.breakdown_seconds), strict=True):
-        own = ((x.path.split(".", 1)[1], shown(x.value), few_rows(x)) for x in result.rests_on[part])
-        constants = ", ".join(f"{path} {value}{rows}" for path, value, rows in own)
+    for part, line in time_lines(result).items():
+        constants = ", ".join(map(_constant_text, result.rests_on[part]))
         lines.append(f"{line}   {constants}" if why else line)
     lines += memory_lines(result)
     # Stages in a row that have the same memory share a line.
@@ -524,18 +496,16 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
     return "\n".join(lines)
 
 
-def few_rows(constant: Constant) -> str:
-    """Write the rows behind a constant where they are few."""
-    if constant.rows is None or constant.rows >= step_errors.FEW_ROWS:
-        return ""
-    return f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
-
-
-def shown(value: float | bool | str | tuple[str, ...] | None) -> str:
-    """Write the value of a constant or a switch."""
+def _constant_text(constant: Constant) -> str:
+    """Write a constant with its value, and the rows behind it where they are few."""
+    value, rows = constant.value, ""
     if isinstance(value, tuple):
-        return "+".join(value) or "none"
-    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
+        value = "+".join(value) or "none"
+    elif isinstance(value, (int, float)):
+        value = f"{value:.4g}"
+    if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
+        rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
+    return f"{constant.path.split('.', 1)[1]} {value}{rows}"
 
 
 def _interval_lines(result: Evaluation) -> Iterator[str]:
@@ -553,20 +523,17 @@ def _interval_lines(result: Evaluation) -> Iterator[str]:
 
 
 def _parts(of: Mapping[str, float]) -> str:
-    return " + ".join(f"{of[part] / 1e9:.1f} {name_of_part(part)}" for part in sorted_parts(of))
+    largest_first = sorted((part for part, size in of.items() if size > 0), key=lambda part: -of[part])
+    return " + ".join(f"{of[part] / 1e9:.1f} {name_of_part(part)}" for part in largest_first)
 
 
-def sorted_parts(figures: Mapping[str, float]) -> list[str]:
-    """Return the parts that are not zero, the largest first."""
-    return sorted((part for part, value in figures.items() if value > 0), key=lambda part: -figures[part])
-
-
-def time_lines(metrics: LayoutMetrics) -> list[str]:
-    """Return a line for each part of the step above rounding: its seconds and its share."""
-    seconds = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
-    shares = {part: own / metrics.step_seconds for part, own in seconds.items()}
-    shown = (part for part, share in shares.items() if share > ROUNDING)
-    return [f"  {name_of_part(part):28}{seconds[part]:9.4g} s {100 * shares[part]:6.1f} %" for part in shown]
+def time_lines(metrics: LayoutMetrics) -> dict[str, str]:
+    """Return a line for each part of the step above rounding, the largest first: its seconds and its share."""
+    seconds, lines = metrics.breakdown_seconds, dict[str, str]()
+    for part in sorted(seconds, key=lambda part: -seconds[part]):
+        if (share := seconds[part] / metrics.step_seconds) > ROUNDING:
+            lines[part] = f"  {name_of_part(part):28}{seconds[part]:9.4g} s {100 * share:6.1f} %"
+    return lines
 
 
 def memory_lines(metrics: LayoutMetrics) -> list[str]:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.hardware import Accelerator
+from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -18,6 +19,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 from planner.models.sites.explanation import NodeLoad, Relaxation
 from planner.physics.site import cost
+from planner.physics.training.step import machine_of
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
@@ -40,12 +42,11 @@ from planner.planning.finish_date import (
     latest_start_months,
     ready_in,
     start_days,
-    start_months,
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
-from planner.planning.hardware_choice import First, best_choice, each_alone, in_time
-from planner.planning.instance_parts import in_fewest_days, with_hbm
-from planner.planning.question_variants import Change, More, Variant, limits_of, variants_of
+from planner.planning.hardware_choice import best_choice, in_time
+from planner.planning.instance_parts import Change, in_fewest_days
+from planner.planning.question_variants import More, Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -98,14 +99,13 @@ def explained(
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
-    share = _Share(together, options, progress, plan.layout.certificate.seconds)
-    questions, late = _Questions(plan, cache, share), list[Other]()
+    questions, late, interrupted = _Questions(plan, cache, together, options, progress), list[Other](), False
     try:
         for part in _parts(questions, found, late, near, within):
             yield (found := part)
-        yield found.replaced(others=(*found.others, *late), unasked=tuple(questions.unasked))
     except (KeyboardInterrupt, OutOfTimeError):
-        yield found.replaced(others=(*found.others, *late), unasked=tuple(questions.unasked), interrupted=True)
+        interrupted = True
+    yield found.replaced(others=(*found.others, *late), unasked=tuple(questions.unasked), interrupted=interrupted)
 
 
 def _parts(
@@ -114,35 +114,29 @@ def _parts(
     """Yield the explanation with each answer; `late` gets those to choices that cost nothing, or that leave no plan."""
     plan = questions.plan
     if plan.sites is not None:
-        nodes = _nodes(plan.instance, plan.sites, questions.share.next("sites"))
+        nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
         yield (found := found.replaced(nodes=nodes))
     more = list(limits_of(plan))
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     starts = list[Instance]()
     if plan.instance.objective.minimize == FINISH_DATE:
-        own = start_months(plan.instance, plan.sites)
-        starts = [one for one in each_start(plan.instance) if latest_start_months(one) != own]
-    questions.share.parts = len(more) + len(variants) + len(starts) + near
-    for asked_from in starts:
-        other_start = _from(asked_from, plan, questions.share, questions.cache)
-        yield (found := found.replaced(starts=(*found.starts, other_start)))
+        own = start_days(plan.instance, plan.sites)
+        starts = [one for one in each_start(plan.instance) if latest_start_days(one) != own]
+    questions.parts = len(more) + len(variants) + len(starts) + near
+    for asked in starts:
+        yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
     questions.looser = [x.change for x in more if x.limit in questions.seldom_short]
     questions.looser += [v.change for v in variants if v.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
-    for v in sites:
-        other = questions.other(v)
+    for other in chain(map(questions.other, sites), questions.near(near, within)):
         if other is not None:
             yield (found := found.replaced(sites=(*found.sites, other)))
-    for other in questions.near(near, within):
-        yield (found := found.replaced(sites=(*found.sites, other)))
-    for x in more:
-        worth = questions.worth(x)
+    for worth in map(questions.worth, more):
         if worth is not None:
             yield (found := found.replaced(worth=(*found.worth, worth)))
-    for v in rest:
-        other = questions.other(v)
+    for other in map(questions.other, rest):
         if other is not None and other.proved and as_good(other):
             late.append(other)
         elif other is not None:
@@ -172,8 +166,8 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
         if instance.objective.minimize == FINISH_DATE:
-            start = start_months(instance, split)
-            late = {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
+            first_day, sites_ready = start_days(instance, split), [(x.id, x.ready_months) for x in grid.nodes if x.site]
+            late = {site: months for site, months in sites_ready if months * DAYS_A_MONTH > first_day}
     return tuple(
         x.replaced(
             opened=x.node in opened,
@@ -205,14 +199,31 @@ def _best_value(plan: Plan) -> float:
 
 
 @dataclass
-class _Share:
-    """The time of the alternatives: each may take about as long as the search for the plan, or an even part of it."""
+class _Questions:
+    """The questions that differ from a plan's in one thing, and what the answers say of one another.
 
+    A question that only excludes plans has none better than the plan's own bound; one that only adds plans keeps the
+    plan, and has none better than the answer to all such questions together. Each may take about as long as the search
+    for the plan, or an even part of the time.
+    """
+
+    plan: Plan
+    cache: JointCache
     deadline: Deadline
     options: Options
     progress: Callable[[str], None]
-    search_seconds: float
-    parts: int = 0
+    parts: int = 0  # questions to come
+    plans: list[tuple[float, str, JointPlan]] = field(default_factory=list)  # found, with value and what was changed
+    unasked: list[str] = field(default_factory=list)
+    looser: list[Change] = field(default_factory=list)  # that loosen a rule of sites or fabrics; asked together first
+    together: "_Answer | None" = None  # the answer to that
+
+    def __post_init__(self) -> None:
+        """Note the best dollars, or days, and the seconds that the search for the plan took."""
+        self.best = _best_value(self.plan)
+        self.search_seconds = 0.0 if self.plan.layout is None else self.plan.layout.certificate.seconds
+        # Whether the best of other questions may be set against the plan's own.
+        self.proven = self.plan.status == "optimal" and self.plan.stopped == "proved"
 
     @property
     def left(self) -> bool:
@@ -221,34 +232,12 @@ class _Share:
         return self.deadline.left > ENOUGH * self.search_seconds
 
     def next(self, name: str) -> Options:
-        """Report the next alternative and return its options."""
+        """Report the next question and return its options."""
         start(self.progress, name)
         most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), SLOWER * self.search_seconds))
         self.parts -= 1
         own = self.options.time_limit
         return replace(self.options, time_limit=most if own is None else min(most, own))
-
-
-@dataclass
-class _Questions:
-    """The questions that differ from a plan's in one thing, and what the answers say of one another.
-
-    A question that only excludes plans has none better than the plan's own bound; one that only adds plans keeps the
-    plan, and has none better than the answer to all such questions together.
-    """
-
-    plan: Plan
-    cache: JointCache
-    share: _Share
-    plans: list[tuple[float, str, JointPlan]] = field(default_factory=list)  # found, with value and what was changed
-    unasked: list[str] = field(default_factory=list)
-    looser: list[Change] = field(default_factory=list)  # that loosen a rule of sites or fabrics; asked together first
-    together: "_Answer | None" = None  # the answer to that
-
-    @property
-    def best(self) -> float:
-        """The best dollars, or days."""
-        return _best_value(self.plan)
 
     @property
     def seldom_short(self) -> tuple[str, ...]:
@@ -265,11 +254,6 @@ class _Questions:
             return SHOWN
         return max(SHOWN, min(1 - bound / value, max(goal.tolerance, goal.indifference)))
 
-    @property
-    def proven(self) -> bool:
-        """Whether the plan is proven, so that the best of other questions may be set against its own."""
-        return self.plan.status == "optimal" and self.plan.stopped == "proved"
-
     def _ask(
         self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
     ) -> "_Answer":
@@ -281,38 +265,56 @@ class _Questions:
             return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
 
         if self.cache.question is None:  # sites and fabrics of the plan's question serve most of the others
-            question = each_alone(in_fewest_days(self.plan.instance))[0]
-            Solving(options=options, deadline=Deadline(), progress=lambda _: None, cache=self.cache).world(question)
+            question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
+            _quietly(replace(options, time_limit=None), self.cache).world(question)
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
-        return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
+        return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
 
-    def _known_together(self, *, loosens: bool) -> "_Answer | None":
-        """Return the answer to a looser question that is settled by that to all of them, which is asked once."""
+    def _known_or_asked(
+        self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
+    ) -> "_Answer | None":
+        """Return the answer to a question, or to all looser ones where that settles it; None where no time was left."""
         # What is worth nothing together is worth nothing alone.
-        if loosens and len(self.looser) > 1 and self.share.left:
+        if loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
-            self.together = self._ask(changed, self.share.next("all rules of sites and fabrics together"))
+            self.together = self._ask(changed, self.next("all rules of sites and fabrics together"))
             self.looser = []
-        known = self.together
-        nothing = loosens and known is not None and known.proved
-        return known if nothing and known is not None and (known.value or 0.0) >= self.best * (1 - ROUNDING) else None
+        together = self.together if loosens else None
+        if together is not None:
+            floor = together.bound or 0.0
+            if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
+                return together
+        if not self.left:
+            return None
+        options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
+        return self._ask(x.change(self.plan.instance), options, x.without if isinstance(x, Variant) else None, floor)
+
+    def other_start(self, asked: Instance) -> OtherStart:
+        """Return the soonest end from another start than the plan's; not asked where the plan has ended by then."""
+        months, ready, layout = latest_start_months(asked), latest_start_days(asked), self.plan.layout
+        options = self.next(f"a start in month {months:g}")
+        figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
+        if ready >= self.best:
+            return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
+        fewest, own = in_fewest_days(asked), JointCache(timed=self.cache.timed)
+        known = _quietly(options, own, first=lambda world: None if layout is None else column_of(layout, world))
+        found = _answer(fewest, known)
+        late = (asked.limits.deadline_days or math.inf) * (1 + ROUNDING)
+        days = None if found.days is None or found.days > late else ready + found.days
+        loss = None if days is None else days / self.best - 1
+        bound = None if found.proved or found.bound is None else ready + found.bound
+        return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
 
     def worth(self, x: More) -> Worth | None:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
-        best, among = self.best, x.limit in self.seldom_short
-        found, in_dollars = self._known_together(loosens=among), self.plan.instance.objective.in_dollars
-        if x.limit == "budget" and in_dollars and self.plan.objective.bound:  # what more money pays costs more
-            found = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
-        if found is None and not self.share.left:
-            self.unasked.append(x.limit)
-            return None
-        if found is None:
-            floor = self.together.bound if among and self.together is not None else None
-            options = self.share.next(f"what more {x.limit} is worth")
-            found = self._ask(x.change(self.plan.instance), options, floor=floor or 0.0)
-        if found.value is None and (found.proved or found.bound is None):
-            self.unasked.append(x.limit)  # no answer came
+        best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
+        if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
+            found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
+        else:
+            found = self._known_or_asked(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
+        if found is None or (found.value is None and (found.proved or found.bound is None)):
+            self.unasked.append(x.limit)  # no time was left, or no answer came
             return None
         saved = best - found.value if found.value is not None else 0.0
         if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
@@ -325,19 +327,13 @@ class _Questions:
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision made otherwise; None where no time was left."""
-        changed, floor = changed_in_words(v.choice, v.plan_value, v.value), 0.0
-        found = self._known_together(loosens=v.loosens is True)
-        if found is None and not self.share.left:
+        changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
+        gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
+        floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
+        found = self._known_or_asked(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
+        if found is None:
             self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
             return None
-        if v.loosens is False:
-            floor = self.plan.objective.bound or 0.0 if self.plan.objective.name != "loss" else 0.0
-        elif v.loosens and self.together is not None:
-            floor = self.together.bound or 0.0
-        if found is None:
-            gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
-            options = replace(self.share.next(changed), gap=gap)
-            found = self._ask(v.change(self.plan.instance), options, v.without, floor)
         if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
             found = replace(found, value=self.best, days=None, plan=None)
         return self._as_other(v, found)
@@ -347,7 +343,8 @@ class _Questions:
         if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
             found = replace(found, proved=False)  # a search that ended within the tolerance
         changed = changed_in_words(v.choice, v.plan_value, value)
-        known = next((name for _, name, x in self.plans if found.plan is not None and _same(x, found.plan)), "")
+        same = (name for _, name, x in self.plans if found.plan is not None and _decided(x) == _decided(found.plan))
+        known = next(same, "")
         if found.plan is not None and found.value is not None and not known:
             self.plans.append((found.value, changed, found.plan))
         return Other(
@@ -368,33 +365,28 @@ class _Questions:
         """Yield the best plans over sets of sites that no plan before has, within a share of the best."""
         if self.plan.sites is None:
             return
-        own = tuple(site.id for site in self.plan.sites.sites)
-        sets = {frozenset(own)}
+        own = self.plan.sites.sites
+        sets, racks = {frozenset(site.id for site in own)}, " + ".join(f"{site.id} {site.racks:,}" for site in own)
         for _ in range(count):
-            racks = " + ".join(f"{site.id} {site.racks:,}" for site in self.plan.sites.sites)
             v = Variant("sites", f"{racks} racks", "any other", without={"sites": frozenset(sets)})
-            if not self.share.left:
+            if not self.left:
                 self.unasked.append("other sets of sites")
                 return
-            options = replace(self.share.next("other sets of sites"), gap=self.tolerance)
+            options = replace(self.next("other sets of sites"), gap=self.tolerance)
             found = self._ask(self.plan.instance, options, v.without, self.plan.objective.bound or 0.0)
             placed = found.plan.placed if found.plan is not None else None
             if placed is None or found.value is None or found.value > (1 + within) * self.best:
                 return
             sets.add(placed.joined.open)
-            racks = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
-            yield self._as_other(replace(v, value=f"{racks} racks"), found)
+            others = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
+            yield self._as_other(replace(v, value=f"{others} racks"), found)
 
 
-def _same(a: JointPlan, b: JointPlan) -> bool:
-    """Return whether two plans of questions that differ have the same layout, sites and capital."""
-
-    def of(plan: JointPlan) -> tuple[Any, ...]:
-        c = plan.column
-        layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
-        return (*layout, plan.blocks_by_site, round(plan.capital_usd))
-
-    return of(a) == of(b)
+def _decided(plan: JointPlan) -> tuple[Any, ...]:
+    """Return layout, sites and capital, in which plans of questions that differ may be the same."""
+    c = plan.column
+    layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
+    return (*layout, plan.blocks_by_site, round(plan.capital_usd))
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
@@ -421,51 +413,26 @@ class _Answer:
     start_days: float | None = None
 
 
-def _answer(
-    instance: Instance,
-    options: Options,
-    cache: JointCache,
-    without: dict[str, Any] | None = None,
-    *,
-    first: First | None = None,
-    replicas: tuple[int, ...] = (),
-    floor: float = 0.0,
-) -> _Answer:
+def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
+    """Return how a question is asked without a word of its progress."""
+    return Solving(options=options, deadline=Deadline(options.time_limit), progress=lambda _: None, cache=cache, **how)
+
+
+def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
-    # The goal of the instance says which; the soonest end is that of a training within the deadline. The column that is
-    # named comes first. No answer is below `floor`.
+    # The goal of the instance says which; the soonest end is that of a training within the deadline.
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
-    asked = each_alone(instance if in_dollars or by_date else in_fewest_days(instance))[0]
-    how: dict[str, Any] = {"deadline": Deadline(options.time_limit), "progress": lambda _: None, "first": first}
-    how["first_replicas"] = replicas
-    best = best_choice(asked, Solving(options=options, cache=cache, floor=floor, **how), without=without).best
+    asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
+    best = best_choice(asked, solving, without=without).best
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
-    bound = max(floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
-    answer = _Answer(None, bound, None, None, found.stopped == "proved")
+    bound = max(solving.floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
+    proved = found.stopped == "proved"
     if found.days is None or not in_time(best):
-        return answer
+        return _Answer(None, bound, None, None, proved)
     end = ready + found.days
-    value, start = found.usd if in_dollars else end, ready if by_date else None
-    return replace(answer, value=value, days=end, plan=found.plan, start_days=start)
-
-
-def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> OtherStart:
-    """Return the soonest end from another start than a plan's; not asked where the plan has ended by then."""
-    months, ready, best = latest_start_months(asked), latest_start_days(asked), _best_value(plan)
-    options = share.next(f"a start in month {months:g}")
-    layout = plan.layout
-    figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
-    if ready >= best:
-        return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
-    fewest, own = in_fewest_days(asked), JointCache(timed=cache.timed)
-    found = _answer(fewest, options, own, first=lambda world: None if layout is None else column_of(layout, world))
-    late = asked.limits.deadline_days or math.inf
-    days = None if found.days is None or found.days > late * (1 + ROUNDING) else ready + found.days
-    loss = None if days is None else days / best - 1
-    bound = None if found.proved or found.bound is None else ready + found.bound
-    return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
+    return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
 def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Explanation]:
@@ -473,8 +440,7 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
     why = plan.conflict
     outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
     known: dict[str, Any] = {"name": instance.name, "status": plan.status, "violations": plan.violations}
-    found = Explanation(**known, conflict=why, outside=outside)
-    yield found
+    yield (found := Explanation(**known, conflict=why, outside=outside))
     if why is None or not why.rules:
         return
     try:
@@ -490,49 +456,41 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
 
 def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
     """Yield the limits in conflict that alone, and least, let a plan exist, as far as the time allows."""
-    gpu, racks, batch = instance.hardware.accelerator, instance.hardware.racks, instance.limits.max_batch_tokens
-    hbm = gpu.hbm_bytes if isinstance(gpu, Accelerator) else None
-    limits: tuple[tuple[str, float | None, float, str, Callable[[float], Instance]], ...] = (
-        ("memory", hbm, 1e9, "GB of HBM a GPU", lambda value: with_hbm(instance, value)),
-        (
-            *("limits.max_batch_tokens", batch, 1, "tokens a step"),
-            lambda value: instance.replaced(limits__max_batch_tokens=value),
-        ),
-        ("hardware.racks", racks, 1, "racks", lambda value: instance.replaced(hardware__racks=int(value))),
-    )
-    for limit, now, scale, unit, changed in limits:
-        if limit in why.rules and now is not None:
-            needed = _least(now, changed, options, left, whole=limit == "hardware.racks")
-            if needed is not None:
-                yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
+    hbm, racks = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks
+    for limit, now, scale, unit, path in (
+        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+        ("limits.max_batch_tokens", instance.limits.max_batch_tokens, 1, "tokens a step", "limits__max_batch_tokens"),
+        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+    ):
+        needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
+        if now is not None and needed is not None:
+            yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
-def _least(
-    now: float, changed: Callable[[float], Instance], options: Options, left: Deadline, *, whole: bool
-) -> float | None:
-    """Return the least value of a limit, to the precision, with which a plan was found; None where none was.
-
-    Once the time is over it is the least of those tried so far.
-    """
+def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
+    """Return the least value of a limit, to the precision or as the time allows, with which a plan was found."""
+    whole = path == "hardware__racks"
 
     def exists(value: float) -> bool:
+        changed = instance.replaced(**{path: int(value) if whole else value})
         any_plan = replace(options, gap=ANY_PLAN, time_limit=left.limit)
-        return _answer(in_fewest_days(changed(value)), any_plan, JointCache()).plan is not None
+        return _answer(in_fewest_days(changed), _quietly(any_plan, JointCache())).plan is not None
 
     def over() -> bool:
         """Return whether the time is. OutOfTimeError: a signal ends it."""
         Deadline().check()
         return left.passed
 
-    low, high = now, 2 * now
+    high = 2 * now
     for _ in range(DOUBLINGS):
         if over():
             return None
         if exists(high):
             break
-        low, high = high, 2 * high
+        high *= 2
     else:
         return None
+    low = high / 2
     while high - low > (1 if whole else PRECISION * low) and not over():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)

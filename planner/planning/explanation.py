@@ -109,20 +109,19 @@ def summary(e: Explanation) -> str:
     lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
     if e.layout is not None:
         m = e.layout.metrics
-        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
+        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m).values(), *memory_lines(m)]
     lines += _site_lines(e.nodes, e.relaxations)
-    if e.starts:
-        lines += ["STARTS     the soonest end from each other month at which something becomes ready"]
-        lines += map(_start_line, e.starts)
-    lines += ["SITES      the best plan with one site closed or opened, all others solved again"] if e.sites else []
-    lines += (_other_line(x, e.start_days) for x in e.sites)
-    lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
-    lines += map(_worth_line, e.worth)
-    counted_from = "" if e.start_days is None else "; days count from the decision"
-    head = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
-    lines += [head] if e.others else []
     alike = [x for x in e.others if x.proved and as_good(x)]
-    lines += (_other_line(x, e.start_days) for x in e.others if x not in alike)
+    different = [x for x in e.others if x not in alike]
+    counted_from = "" if e.start_days is None else "; days count from the decision"
+    starts = "STARTS     the soonest end from each other month at which something becomes ready"
+    sites = "SITES      the best plan with one site closed or opened, all others solved again"
+    more = "MORE       what a little more of each limit saves, all decisions solved again"
+    instead = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
+    lines += [starts, *map(_start_line, e.starts)] if e.starts else []
+    lines += [sites, *(_other_line(x, e.start_days) for x in e.sites)] if e.sites else []
+    lines += [more, *map(_worth_line, e.worth)] if e.worth else []
+    lines += [instead, *(_other_line(x, e.start_days) for x in different)] if e.others else []
     none = [x for x in alike if x.loss is None]
     for name, some in (("AS GOOD", [x for x in alike if x not in none]), ("NO PLAN", none)):
         changed = "; ".join(changed_in_words(x.choice, x.plan_value, x.value) for x in some)
@@ -166,11 +165,8 @@ def _other_line(x: Other, start_days: float | None) -> str:
 
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     """Say what is made otherwise: tensor parallel 4 instead of 8, site abilene closed."""
-    return (
-        f"{named(choice)} {plan_value} {value}"
-        if choice == "site"
-        else f"{named(choice)} {value} instead of {plan_value}"
-    )
+    of_site = choice == "site"
+    return f"{named(choice)} {plan_value} {value}" if of_site else f"{named(choice)} {value} instead of {plan_value}"
 
 
 def named(choice: str) -> str:
@@ -179,23 +175,23 @@ def named(choice: str) -> str:
 
 
 def _worth_line(x: Worth) -> str:
-    saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
+    in_days = x.days_saved is not None
+    saved, most = (x.days_saved or 0.0, x.most_days_saved) if in_days else (x.usd_saved or 0.0, x.most_usd_saved)
 
     def shown(value: float, digits: str = ",.4g") -> str:
-        return f"{value:{digits}} days" if x.days_saved is not None else money(value)
+        return f"{value:{digits}} days" if in_days else money(value)
 
-    unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
+    def counted(value: float) -> str:
+        """Write an amount of the limit: $30.00M of budget, 10 MW of headroom."""
+        what, _, of = x.unit.partition(" ")
+        one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else x.unit
+        return f"{money(value)} of budget" if x.unit == "USD" else f"{short(value)} {one}"
+
+    unit = counted(x.each) if x.each != 1 else x.unit
     rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
     unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
-    sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
-    return f"  {_counted(x.more, x.unit)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
-
-
-def _counted(value: float, unit: str) -> str:
-    """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
-    what, _, of = unit.partition(" ")
-    one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else unit
-    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {one}"
+    sooner = ("sooner", "later, for its price") if in_days else ("less", "more, for its price")
+    return f"  {counted(x.more)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
 
 
 def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:

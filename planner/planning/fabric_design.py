@@ -6,13 +6,12 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
@@ -24,7 +23,8 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
+from planner.physics.site.cost import rack_of
+from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
@@ -113,6 +113,11 @@ class FabricKind:
         words, tiers = KINDS[self.family]
         return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
+    @property
+    def grouped(self) -> bool:
+        """Whether its leaves are in groups, in place of tiers."""
+        return FAMILIES[self.family].design.grouped
+
 
 def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Iterator[dict[str, Any]]:
     """Yield the cheapest fabric at each ratio of `RATIOS`, in figures, where a wider one costs less than those before.
@@ -149,342 +154,314 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
 
     `seeds`: random permutations of which the tail of the chosen fabric is the mean; without any no tails are simulated.
     """
-    network, deadline = instance.network, Deadline(options.time_limit)
-    if network is None or not isinstance(instance.hardware.rack, Rack):
-        raise TypeError("fabric: the question has no network, or a rack by its name alone")
-    kinds = list(_searched(instance, network, deadline))
-    allowed = [kind for kind in kinds if kind.template is not None and _allowed(network, kind)]
-    best = min(allowed, key=lambda kind: (kind.template.usd if kind.template else 0.0, kind.tiers), default=None)
-    budget = instance.limits.budget_usd
-    complete = all(kind.searched for kind in kinds if kind.family in network.families)
+    deadline = Deadline(options.time_limit)
+    if instance.network is None:
+        raise TypeError("fabric: the question has no network")
+    search = FabricSearch(instance, instance.network, deadline)
+    kinds = list(search.searched())
+    allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and search.allowed(kind)]
+    complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
     ended = "proved" if complete else deadline.cause
-    if best is None or best.template is None:
-        return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, deadline, proven=complete))
-    usd = best.template.usd
+    if not allowed:
+        return _plan(instance, options, ended, None, search.nothing_fits(proven=complete))
+    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers))
+    usd, budget = template.usd, instance.limits.budget_usd
     if budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
-        rules = "limits.budget_usd", *_in_conflict(instance, network, deadline, budget)
+        rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
-        return _plan(instance, options, ended, conflict=why)
-    ranked = sorted(
-        kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
-    )
-    tails, simulated = dict[str, Tails](), dict[Any, Tails]()
+        return _plan(instance, options, ended, None, why)
+    others = [kind for kind in kinds if kind is not best]
+    ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
+    tails = dict[str, Tails]()
     with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
         for kind in ranked:
             if kind.template is not None and seeds:
-                tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1, simulated)
-    section = FabricPlan(
-        sites={CLUSTER: _section(instance, network, best.template)},
-        certificate=_certificate(usd, deadline, complete=complete),
-        alternatives=tuple(_alternative(instance, network, kind, best, tails) for kind in ranked),
-    )
-    return _plan(instance, options, ended, section=section, usd=usd)
-
-
-def _kinds(network: Network) -> Iterator[FabricKind]:
-    """Yield the kinds that the tiers allow: those of the families asked for first, one switch for all but once."""
-    families = sorted(KINDS, key=lambda family: family not in network.families)
-    repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
-    for family in families:
-        for tiers in KINDS[family][1]:
-            if tiers <= network.max_tiers and (tiers > 1 or family != repeated):
-                yield FabricKind(family=family, tiers=tiers)
-
-
-def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
-    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
-    # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
-    best, families, lengths = math.inf, set[FabricFamily](), Lengths()
-    for kind in _kinds(network):
-        if kind.family in families and kind.family not in network.families:
-            continue
-        most = best if kind.tiers > SIDE_BY_SIDE else best * FAR
-        found = _cheapest(instance, network, kind, deadline, lengths, most_usd=most)
-        if found.template is not None:
-            families.add(kind.family)
-            if _allowed(network, found):
-                best = min(best, found.template.usd)
-        yield found
-
-
-def _cheapest(
-    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, lengths: Lengths, *,
-    most_usd: float,
-) -> FabricKind:  # fmt: skip
-    """Return a kind with its cheapest design below a price; not searched where the time is over."""
-    # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
-    ratios, free = network.max_oversubscription, dict[str, Any]()
-    if _grouped(kind):
-        free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
-    own = network.replaced(families=(kind.family,), **free)
-    # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
-    several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
-    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, **several}
-    if _pinned(instance, "tiers") not in (None, kind.tiers):
-        return kind
-    asked = instance.replaced(network=own, pins=pins)
-    phi = transport_slowdown_of(network)
-    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline, lengths=lengths)
-    gpus, hosts = _gpus(instance), instance.hardware.racks or 0
-    traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
-    if not tables.modes(gpus):
-        return kind
-    if math.isfinite(most_usd):
-        send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
-        tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
-    try:
-        found = tables.options(traffic, hosts, site=CLUSTER)
-    except OutOfTimeError:
-        found, kind = tables.latest, replace(kind, searched=False)
-    found = found.part(found.key[:, 0] != DEAR)
-    if not len(found):
-        return replace(kind, dear=math.isfinite(most_usd))
-    cheapest = np.lexsort((found.mw, found.usd))[0]
-    return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
-
-
-def _pinned(instance: FabricInstance, name: str) -> Any:
-    """Return what a decision of the fabric is pinned to, for the one site or for every site; None where it is free."""
-    return instance.pins.get(f"fabric.{CLUSTER}.{name}", instance.pins.get(f"fabric.{name}"))
-
-
-def _gpus(instance: FabricInstance) -> int:
-    return instance.hardware.rack.gpus if isinstance(instance.hardware.rack, Rack) else 0
-
-
-def _allowed(network: Network, kind: FabricKind) -> bool:
-    """Return whether a kind may be chosen: of a family asked for, and not one switch where a loss is to be survived."""
-    return kind.family in network.families and not _on_one_switch(network, kind)
-
-
-def _on_one_switch(network: Network, kind: FabricKind) -> list[str]:
-    """List why a kind of one tier may not be chosen where a loss is to be survived."""
-    hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
-    return [hangs] if kind.tiers == 1 and network.survives and not _grouped(kind) else []
-
-
-def _grouped(kind: FabricKind) -> bool:
-    return FAMILIES[kind.family].design.grouped
-
-
-def _section(instance: FabricInstance, network: Network, template: Template) -> SiteFabric:
-    """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
-    design = template.design
-    pods, zones = design.pods > 1, design.zones > 1
-    shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
-    worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
-    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
-    boxes = [switches[name] for name in (template.switch, *template.above)]
-    return site_fabric(network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=_gpus(instance))
-
-
-def _alternative(
-    instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
-) -> FabricAlternative:
-    template = kind.template
-    lost = _lost(instance, network, kind, best)
-    if template is None:
-        return FabricAlternative(name=kind.name, lost=lost)
-    return FabricAlternative(
-        name=kind.name,
-        lost=lost,
-        fabric=_section(instance, network, template),
-        bisection_tbps=half_rate_tbps(instance.hardware, _gpus(instance)) * template.design.core_share,
-        ecmp_tail=tails.get(kind.name, NO_TAILS)[0],
-        spray_tail=tails.get(kind.name, NO_TAILS)[1],
-    )
-
-
-def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> str:
-    """Write the reason why a kind of fabric was not chosen; empty for the chosen one."""
-    if kind is best:
-        return ""
-    template, chosen = kind.template, best.template
-    if not kind.searched and template is None:
-        return "not searched: the time limit came"
-    if template is None or chosen is None:
-        return _why_none(instance, network, kind)
-    more = template.usd - chosen.usd
-    price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
-    reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
-    if (share := template.design.core_share) < WHOLE_SHARE * chosen.design.core_share:
-        reasons.append(f"carries {ratio(100 * share)} % of the hosts' rate between halves")
-    reasons += _on_one_switch(network, kind)
-    if kind.family == "rail-only":
-        reasons.append("GPUs of different index are not joined")
-    if _grouped(kind) and network.survives:
-        reasons.append("what a loss cuts is not counted")
-    options = [] if kind.family in network.families else [f"--family {kind.family}"]
-    options += ["--survives none"] * bool(network.survives and (_grouped(kind) or kind.tiers == 1))
-    if _grouped(kind) and isinstance(network.max_oversubscription, tuple):
-        options.append(f"--oversubscription {to_one(max(network.max_oversubscription))}")
-    return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
-
-
-def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
-    """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
-    if (pinned := _pinned(instance, "tiers")) not in (None, kind.tiers):
-        return f"pins: tiers is {pinned}"
-    gpus = (instance.hardware.racks or 0) * _gpus(instance)
-    most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
-    joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
-    nic, ratio = instance.hardware.gpu_nic_bytes_per_second, network.ratio_of(0) or math.inf
-    leaf, reach = _most_gpus(network, kind.tiers, nic)
-    of_rack = FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
-    if not _grouped(kind) and kind.tiers > 1 and of_rack > leaf:
-        at = "" if ratio == math.inf else f" at {to_one(ratio)}"
-        return f"a leaf of {most} ports takes at most {leaf:,} GPUs{at}, a host has {of_rack:,} at each"
-    if not _grouped(kind) and joined > reach:
-        tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"
-        has = "a rail has" if kind.family == "rail-only" else "there are"
-        return f"{tiers} join{'s' * (kind.tiers == 1)} at most {reach:,} GPUs, {has} {joined:,}"
-    if kind.dear:
-        price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
-        return f"{price}, if any keeps the rules"
-    one = ["one leaf takes all, so that spines join nothing"] * (joined <= of_rack and not _grouped(kind))
-    if why := _on_one_switch(network, kind) or one:
-        return why[0]
-    rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
-    return f"no wiring with equal bundles keeps the rules{rules}"
-
-
-def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
-    """Bound the GPUs of a leaf below others, and those that trees of some tiers join."""
-    # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
-    # share it alike.
-    most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
-    ratios, between, found = [network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
-    for mode in switch_modes(network, 1, nic_bytes_per_second):
-        if tiers == 1:
-            found.append((0, mode.switch.ports * mode.split))
-        for gpus in range(1, (mode.switch.ports - 1) * mode.split * (tiers > 1) + 1):
-            left = ratios[0] * mode.link_nics * (mode.switch.ports - -(-gpus // mode.split)) / gpus
-            if left < 1 - 1e-9:
-                break
-            alike = not isinstance(network.max_oversubscription, tuple)
-            each = [left ** (1 / between)] * between if alike and between else ratios[1 : tiers - 1]
-            down = [most - 1 if ratio == math.inf else most * ratio / (1 + ratio) for ratio in each]
-            found.append((gpus, int(most * gpus * math.prod(down) * (1 + 1e-9))))
-    leaf, reach = zip(*found, strict=True)
-    return max(leaf), max(reach)
-
-
-def _tails(network: Network, template: Template, deadline: Deadline, seeds: int, simulated: dict[Any, Tails]) -> Tails:
-    """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
-
-    They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of hashed
-    flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at which of its
-    ports: `simulated` has those of shapes before.
-    """
-    design = template.design
-    switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
-    every = design.racks * design.gpus_per_rack
-    if design.grouped or switch.planes > MAX_PLANES or every < 2:
-        return NO_TAILS
-    joined = template.family != "rail-only" and (design.joined or design.pods == 1)
-    rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
-    meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
-    # Where an oversubscribed tier joins blocks the part has two of them: flows that share its links are what it slows.
-    slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
-    hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
-    whole = design.permutation_slowdown if joined else 1.0
-    if (hosts or 0) * whole > MOST_SIMULATED:
-        return NO_TAILS
-    tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
-    hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
-    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
-    if shape in simulated:
-        return simulated[shape]
-    found: dict[TransportName, list[float]] = {name: [] for name in FLOW_BYTES}
-    try:
-        with ticking(deadline.check):
-            for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
-                for transport, size in FLOW_BYTES.items():
-                    flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                    more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
-                    found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
-    except OutOfTimeError:
-        return NO_TAILS
-    simulated[shape] = float(np.mean(found["ecmp"])), float(np.mean(found["spray"]))
-    return simulated[shape]
-
-
-def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
-    """Return the question, and what it may be built from, without some rules and pins."""
-    free: dict[str, Any] = {"families": tuple(KINDS), "max_tiers": MAX_TIERS, "min_core_share": 0.0}
-    names = [rule.removeprefix("network.") for rule in rules if rule.startswith("network.")]
-    pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in rules}
-    if instance.network is None:
-        raise TypeError("fabric: the question has no network")
-    network = instance.network.replaced(**{name: free.get(name) for name in names})
-    return instance.replaced(network=network, pins=pins), network
-
-
-def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:
-    """Return rules and pins of which none can be left out at a price: all of them where the time ends first."""
-    limits = [name for name in ("max_oversubscription", "min_core_share", "survives") if getattr(network, name)]
-    rules = [f"network.{name}" for name in ("families", "max_tiers", *limits)]
-    rules += [f"pins.{path}" for path in instance.pins]
-    dropped: list[str] = []
-    for name in rules:
-        asked, free = _without(instance, [*dropped, name])
-        kinds = [kind for kind in _kinds(free) if kind.family in free.families]
-        if deadline.passed:
-            return tuple(rules)
-        most, lengths = most_usd * (1 + 1e-9), Lengths()
-        fits = (_cheapest(asked, free, kind, deadline, lengths, most_usd=most) for kind in kinds)
-        if not any(kind.template and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits):
-            dropped.append(name)
-    return tuple(rule for rule in rules if rule not in dropped)
-
-
-def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline, *, proven: bool) -> Conflict:
-    """Return why there is no fabric; no rules where the time ended first."""
-    if not proven:
-        return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
-    kinds = [kind for kind in _kinds(network) if kind.family in network.families]
-    gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
-    reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
-    planes = _pinned(instance, "planes")
-    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus)
-    if not modes:
-        reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
-        return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
-    if planes and planes not in (known := {mode.planes for mode in modes}):
-        of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
-        reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
-    return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
-
-
-def _certificate(usd: float, deadline: Deadline, *, complete: bool) -> Certificate:
+                tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
     stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
     found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
-    formulation = f"the cheapest of {SPACE}"
-    return found.certificate(formulation=formulation, minimizes=MINIMIZES, seed=0, checked=ON_TRUST)
+    section = FabricPlan(
+        sites={CLUSTER: search.section(template)},
+        certificate=found.certificate(
+            formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
+        ),
+        alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
+    )
+    return _plan(instance, options, ended, section)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricSearch:
+    """The search for the cheapest fabric of each kind: for which hosts, from what it may be built, and until when."""
+
+    instance: FabricInstance
+    network: Network
+    deadline: Deadline
+    lengths: Lengths = field(default_factory=Lengths)
+    simulated: dict[Any, Tails] = field(default_factory=dict)  # by the shape of the tree
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of the cluster."""
+        return self.instance.hardware.racks or 0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a host."""
+        return rack_of(self.instance.hardware).gpus
+
+    def kinds(self) -> Iterator[FabricKind]:
+        """Yield the kinds that the tiers allow: those of the families asked for first, one switch for all but once."""
+        families = sorted(KINDS, key=lambda family: family not in self.network.families)
+        repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
+        for family in families:
+            for tiers in KINDS[family][1]:
+                if tiers <= self.network.max_tiers and (tiers > 1 or family != repeated):
+                    yield FabricKind(family=family, tiers=tiers)
+
+    def searched(self) -> Iterator[FabricKind]:
+        """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
+        # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
+        best, families = math.inf, set[FabricFamily]()
+        for kind in self.kinds():
+            if kind.family in families and kind.family not in self.network.families:
+                continue
+            found = self.cheapest(kind, best if kind.tiers > SIDE_BY_SIDE else best * FAR)
+            if found.template is not None:
+                families.add(kind.family)
+                if self.allowed(found):
+                    best = min(best, found.template.usd)
+            yield found
+
+    def cheapest(self, kind: FabricKind, most_usd: float) -> FabricKind:
+        """Return a kind with its cheapest design below a price; not searched where the time is over."""
+        # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
+        ratios, free = self.network.max_oversubscription, dict[str, Any]()
+        if kind.grouped:
+            free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
+        own = self.network.replaced(families=(kind.family,), **free)
+        # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
+        several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
+        pins = {**self.instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, **several}
+        if self.pinned("tiers") not in (None, kind.tiers):
+            return kind
+        asked = self.instance.replaced(network=own, pins=pins)
+        phi = transport_slowdown_of(self.network)
+        until: dict[str, Any] = {"deadline": self.deadline, "lengths": self.lengths}
+        tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, **until)
+        traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=self.gpus)
+        if not tables.modes(self.gpus):
+            return kind
+        if math.isfinite(most_usd):
+            send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
+            tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
+        try:
+            found = tables.options(traffic, self.hosts, site=CLUSTER)
+        except OutOfTimeError:
+            found, kind = tables.latest, replace(kind, searched=False)
+        found = found.part(found.key[:, 0] != DEAR)
+        if not len(found):
+            return replace(kind, dear=math.isfinite(most_usd))
+        cheapest = np.lexsort((found.mw, found.usd))[0]
+        return replace(kind, template=tables.template(traffic, self.hosts, found, int(cheapest)))
+
+    def pinned(self, name: str) -> Any:
+        """Return what a decision of the fabric is pinned to, for the one site or every site; None where it is free."""
+        return self.instance.pins.get(f"fabric.{CLUSTER}.{name}", self.instance.pins.get(f"fabric.{name}"))
+
+    def allowed(self, kind: FabricKind) -> bool:
+        """Return whether a kind may be chosen: of a family asked for, and on several switches where one may be lost."""
+        return kind.family in self.network.families and not self.on_one_switch(kind)
+
+    def on_one_switch(self, kind: FabricKind) -> list[str]:
+        """List why a kind of one tier may not be chosen where a loss is to be survived."""
+        hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
+        return [hangs] if kind.tiers == 1 and self.network.survives and not kind.grouped else []
+
+    def section(self, template: Template) -> SiteFabric:
+        """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
+        design = template.design
+        pods, zones = design.pods > 1, design.zones > 1
+        shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
+        worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
+        switches = {switch.name: switch for switch in resolved_switches(self.network.switches)}
+        boxes = [switches[name] for name in (template.switch, *template.above)]
+        return site_fabric(self.network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
+
+    def alternative(self, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]) -> FabricAlternative:
+        """Return a kind of fabric in figures, and why it was not chosen."""
+        template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
+        whole_tbps = half_rate_tbps(self.instance.hardware, self.gpus)
+        return FabricAlternative(
+            name=kind.name,
+            lost=self.lost(kind, best),
+            fabric=None if template is None else self.section(template),
+            bisection_tbps=None if template is None else whole_tbps * template.design.core_share,
+            ecmp_tail=ecmp,
+            spray_tail=sprayed,
+        )
+
+    def lost(self, kind: FabricKind, best: FabricKind) -> str:
+        """Write the reason why a kind of fabric was not chosen; empty for the chosen one."""
+        if kind is best:
+            return ""
+        template, chosen = kind.template, best.template
+        if not kind.searched and template is None:
+            return "not searched: the time limit came"
+        if template is None or chosen is None:
+            return self.why_none(kind)
+        more = template.usd - chosen.usd
+        price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
+        reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
+        if (share := template.design.core_share) < WHOLE_SHARE * chosen.design.core_share:
+            reasons.append(f"carries {ratio(100 * share)} % of the hosts' rate between halves")
+        reasons += self.on_one_switch(kind)
+        if kind.family == "rail-only":
+            reasons.append("GPUs of different index are not joined")
+        if kind.grouped and self.network.survives:
+            reasons.append("what a loss cuts is not counted")
+        options = [] if kind.family in self.network.families else [f"--family {kind.family}"]
+        options += ["--survives none"] * bool(self.network.survives and (kind.grouped or kind.tiers == 1))
+        if kind.grouped and isinstance(self.network.max_oversubscription, tuple):
+            options.append(f"--oversubscription {to_one(max(self.network.max_oversubscription))}")
+        return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
+
+    def why_none(self, kind: FabricKind) -> str:
+        """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
+        if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
+            return f"pins: tiers is {pinned}"
+        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
+        joined = self.hosts if kind.family == "rail-only" else self.hosts * self.gpus
+        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
+        of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
+        if not kind.grouped and kind.tiers > 1 and of_rack > leaf:
+            at = "" if ratio == math.inf else f" at {to_one(ratio)}"
+            return f"a leaf of {most} ports takes at most {leaf:,} GPUs{at}, a host has {of_rack:,} at each"
+        if not kind.grouped and joined > reach:
+            tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"
+            has = "a rail has" if kind.family == "rail-only" else "there are"
+            return f"{tiers} join{'s' * (kind.tiers == 1)} at most {reach:,} GPUs, {has} {joined:,}"
+        if kind.dear:
+            price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
+            return f"{price}, if any keeps the rules"
+        one = ["one leaf takes all, so that spines join nothing"] * (joined <= of_rack and not kind.grouped)
+        if why := self.on_one_switch(kind) or one:
+            return why[0]
+        rules = " and pins" * bool(self.instance.pins) + ", or no cable reaches" * by_reach(self.network)
+        return f"no wiring with equal bundles keeps the rules{rules}"
+
+    def most_gpus(self, tiers: int) -> tuple[int, int]:
+        """Bound the GPUs of a leaf below others, and those that trees of some tiers join."""
+        # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
+        # share it alike.
+        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
+        ratios, between, found = [self.network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
+        for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
+            if tiers == 1:
+                found.append((0, mode.switch.ports * mode.split))
+            for gpus in range(1, (mode.switch.ports - 1) * mode.split * (tiers > 1) + 1):
+                left = ratios[0] * mode.link_nics * (mode.switch.ports - -(-gpus // mode.split)) / gpus
+                if left < 1 - 1e-9:
+                    break
+                alike = not isinstance(self.network.max_oversubscription, tuple)
+                each = [left ** (1 / between)] * between if alike and between else ratios[1 : tiers - 1]
+                down = [most - 1 if ratio == math.inf else most * ratio / (1 + ratio) for ratio in each]
+                found.append((gpus, int(most * gpus * math.prod(down) * (1 + 1e-9))))
+        leaf, reach = zip(*found, strict=True)
+        return max(leaf), max(reach)
+
+    def tails(self, template: Template, seeds: int) -> Tails:
+        """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if in time.
+
+        They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
+        hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
+        which of its ports.
+        """
+        design = template.design
+        switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
+        every = design.racks * design.gpus_per_rack
+        if design.grouped or switch.planes > MAX_PLANES or every < 2:
+            return NO_TAILS
+        joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+        rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
+        meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
+        # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.
+        slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
+        hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
+        whole = design.permutation_slowdown if joined else 1.0
+        if (hosts or 0) * whole > MOST_SIMULATED:
+            return NO_TAILS
+        tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
+        hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
+        shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
+        if shape in self.simulated:
+            return self.simulated[shape]
+        found: dict[TransportName, list[float]] = {name: [] for name in FLOW_BYTES}
+        try:
+            with ticking(self.deadline.check):
+                for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
+                    for transport, size in FLOW_BYTES.items():
+                        flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
+                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
+                        found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
+        except OutOfTimeError:
+            return NO_TAILS
+        self.simulated[shape] = float(np.mean(found["ecmp"])), float(np.mean(found["spray"]))
+        return self.simulated[shape]
+
+    def in_conflict(self, most_usd: float) -> tuple[str, ...]:
+        """Return rules and pins of which none can be left out at a price: all of them where the time ends first."""
+        free: dict[str, Any] = {"network.families": tuple(KINDS), "network.max_tiers": MAX_TIERS}
+        for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
+            free |= {f"network.{name}": none} if getattr(self.network, name) else {}
+        rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
+        dropped: list[str] = []
+        for rule in rules:
+            without = [*dropped, rule]
+            values = {name.removeprefix("network."): none for name, none in free.items() if name in without}
+            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" not in without}
+            network = self.network.replaced(**values)
+            looser = FabricSearch(self.instance.replaced(network=network, pins=pins), network, self.deadline)
+            if self.deadline.passed:
+                return tuple(rules)
+            kinds = (kind for kind in looser.kinds() if kind.family in network.families)
+            fits = (looser.cheapest(kind, most_usd * (1 + 1e-9)) for kind in kinds)
+            if not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits):
+                dropped.append(rule)
+        return tuple(rule for rule in rules if rule not in dropped)
+
+    def nothing_fits(self, *, proven: bool) -> Conflict:
+        """Return why there is no fabric; no rules where the time ended first."""
+        if not proven:
+            return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
+        nic, planes = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9, self.pinned("planes")
+        modes = Templates(instance=self.instance, transport_slowdown=1.0, power_counts=False).modes(self.gpus)
+        if not modes:
+            lanes = self.network.max_lanes
+            reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {lanes}"
+            return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
+        kinds = [kind for kind in self.kinds() if kind.family in self.network.families]
+        reason = "; ".join(f"{kind.name}: {self.why_none(kind)}" for kind in kinds)
+        if planes and planes not in (known := {mode.planes for mode in modes}):
+            of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
+            reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
+        return Conflict(decision="fabric", rules=self.in_conflict(math.inf), reason=reason)
 
 
 def _plan(
-    instance: FabricInstance,
-    options: Options,
-    ended: Any,
-    *,
-    section: FabricPlan | None = None,
-    usd: float | None = None,
-    conflict: Conflict | None = None,
+    instance: FabricInstance, options: Options, ended: Any, section: FabricPlan | None, conflict: Conflict | None = None
 ) -> Plan:
-    proven = ended == "proved"
+    usd, proven, cost = None if section is None else section.certificate.objective, ended == "proved", None
     status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
     bound, gap = (usd, 0.0) if proven and section else (None, None)
-    costs = None
     if usd is not None:
-        costs = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
+        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
     return Plan(
         **solved_with(instance, options),
         status=status,
         objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
         fabric=section,
-        cost=costs,
+        cost=cost,
         conflict=conflict,
         stopped=ended,
     )

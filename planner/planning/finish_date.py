@@ -14,8 +14,8 @@ from planner.plan.plan_sections import SitesPlan
 FINISH_DATE = "finish_date"
 
 
-def start_months(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return the months from the decision until the hardware and every site, new line and upgrade in use are ready."""
+def start_days(instance: Instance, sites: SitesPlan | None) -> float:
+    """Return the days from the decision until the hardware and every site, new line and upgrade in use are ready."""
     months = [instance.hardware.ready_months]
     if instance.grid is not None and sites is not None:
         nodes = {node.id: node for node in instance.grid.nodes}
@@ -23,12 +23,7 @@ def start_months(instance: Instance, sites: SitesPlan | None) -> float:
         months += [nodes[site.id].ready_months for site in sites.sites]
         months += [lines[built.line].lead_months for built in sites.new_lines]
         months += [upgrade.lead_months for step in sites.upgrades if (upgrade := nodes[step.node].upgrade) is not None]
-    return max(months)
-
-
-def start_days(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return the days from the decision until all that a plan uses is ready."""
-    return start_months(instance, sites) * DAYS_A_MONTH
+    return max(months) * DAYS_A_MONTH
 
 
 def latest_start_months(instance: Instance) -> float:

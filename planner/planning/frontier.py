@@ -20,6 +20,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.world import CENTS, JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
@@ -107,22 +108,25 @@ class BudgetQuestions:
         """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
         on_grid = self.instance.grid is not None
         sizes = sorted({point.usd if on_grid else point.racks for point in self.points})
-        if self.instance.grid is None:
+        below = sizes[0] / STEP
+        if not on_grid:
             paid = budget_of(self.instance) / rack_of(self.instance.hardware).price_usd  # its plan may be beyond it
-            below = max(1, math.floor(min(min(sizes[0], self.dear) / STEP, paid)))
-            if self.refused < below < sizes[0]:
-                yield below
-        elif sizes[0] / STEP > self.refused:
-            yield sizes[0] / STEP
+            below = max(1, math.floor(min(below, self.dear / STEP, paid)))
+        if self.refused < below < sizes[0]:
+            yield below
         steps = [(high / low, low, high) for low, high in pairwise([self.refused, *sizes]) if low > 0]
         for ratio, low, high in sorted(steps, reverse=True):
-            middle = math.sqrt(low * high) if self.instance.grid is not None else math.floor(math.sqrt(low * high))
+            middle = math.sqrt(low * high) if on_grid else math.floor(math.sqrt(low * high))
             if ratio > WIDE and low < middle < high:
                 yield middle
 
     def _answer(self, size: float) -> PricedPoint | None:
         """Seek the fewest days at a size, within a tenth; None where the time ends before there is a plan."""
-        instance, most_usd = self._changed(size)
+        if self.instance.grid is not None:
+            instance, most_usd = self.instance.replaced(limits__budget_usd=size), size
+        else:  # the answer holds up to the capital of one rack more, since more racks cost more
+            instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
+            most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
         within = replace(self.solving.options, gap=QUESTION_GAP)
         best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
         found = best.solution
@@ -140,13 +144,6 @@ class BudgetQuestions:
             return point
         self.dear = min(self.dear, size)
         return None
-
-    def _changed(self, size: float) -> tuple[Instance, float]:
-        """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
-        if self.instance.grid is not None:
-            return self.instance.replaced(limits__budget_usd=size), size
-        rack_usd = rack_of(self.instance.hardware).price_usd
-        return paying_in_use(self.instance.replaced(hardware__racks=int(size))), (size + 1) * rack_usd * TIGHT
 
 
 def budget_of(instance: Instance) -> float:
@@ -201,21 +198,10 @@ def frontier_of(
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
-    A cluster pays the racks that a plan uses.
-
-    Parameters
-    ----------
-    options
-        At its time limit, and at Ctrl-C, the curve is returned as far as it is proven.
-    epsilon
-        The search ends where every plan of the box is matched by a point within this share in days and capital.
-    points
-        Most points that are returned, spread evenly over the curve, with both ends and the knee; None: all.
-
-    Raises
-    ------
-    InputError
-        The instance has neither racks nor a grid.
+    A cluster pays the racks that a plan uses. The search ends where every plan of the box is matched by a point within
+    the share `epsilon` in days and capital; at the time limit, and at Ctrl-C, the curve is returned as far as it is
+    proven. `points`: the most that are returned, spread evenly, with both ends and the knee; None: all.
+    InputError: the instance has neither racks nor a grid.
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
@@ -233,13 +219,15 @@ def frontier_of(
             fastest, chosen = _fastest(all_paid, solving)
             if fastest.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
-            asked = [_kept(front, instance, x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days]
+            asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
+            for point in asked:
+                if point.usd <= budget_of(instance):
+                    _keep(front, point)
             if asked:
                 known = [MinDaysProof(math.inf, fastest.lower_bound or 0.0)]
                 questions = BudgetQuestions(asked=asked[-1], instance=instance, solving=solving, answers=known)
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
-                    if point.choice is not None:
-                        front.add(point.choice.seconds, point.usd, point.choice)
+                    _keep(front, point)
             start(progress, "the curve")
             search = _search(all_paid, solving, epsilon, front)
             search.box()
@@ -276,45 +264,9 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
         return fastest, fastest
 
 
-def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> PricedPoint:
-    point = point_of(instance, choice, days, instance)
-    if point.usd <= budget_of(instance):
-        front.add(choice.seconds, point.usd, choice)
-    return point
-
-
-def plan_of_frontier(
-    instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
-) -> Plan:
-    """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
-
-    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
-    """
-    found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
-    if not found.plans:
-        nothing = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
-        return _relabelled(solve_days(in_days_of_training(instance)), nothing)
-    at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
-    points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
-    curve, point = found.curve.replaced(points=points), points[at]
-    gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
-    own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
-    stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
-    plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
-    return _relabelled(plan, own)
-
-
-def in_days_of_training(instance: Instance) -> Instance:
-    """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
-    whole = instance.objective.minimize == FRONTIER
-    return instance.replaced(objective__minimize="days_to_train") if whole else instance
-
-
-def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
-    """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
-    asked = plan.instance.replaced(objective__minimize=FRONTIER)
-    changed = as_asked(asked) | {"objective": objective, "proof": None}
-    return plan.replaced(**changed)
+def _keep(front: Front, point: PricedPoint) -> None:
+    if point.choice is not None:
+        front.add(point.choice.seconds, point.usd, point.choice)
 
 
 def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
@@ -329,6 +281,36 @@ def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) 
             report(solving.progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
 
     return WholeCurve(world=solving.world(instance), epsilon=epsilon, front=front, progress=say)
+
+
+def plan_of_frontier(
+    instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
+) -> Plan:
+    """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
+
+    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
+    """
+    found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
+    if not found.plans:
+        plan = solve_days(in_days_of_training(instance))
+        own = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
+    else:
+        at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
+        points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
+        curve, point = found.curve.replaced(points=points), points[at]
+        gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
+        own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
+        stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
+        plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
+    # Of a cluster the question is that for the racks of the plan.
+    asked = as_asked(plan.instance.replaced(objective__minimize=FRONTIER))
+    return plan.replaced(**asked, objective=own, proof=None)
+
+
+def in_days_of_training(instance: Instance) -> Instance:
+    """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
+    whole = instance.objective.minimize == FRONTIER
+    return instance.replaced(objective__minimize="days_to_train") if whole else instance
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
@@ -365,11 +347,10 @@ def _written(
     plans = [plan_of_point(instance, found[at][2], figures[at][1], options) for at in chosen]
     drawn = curve_points(plans, [bounds[at] for at in chosen], chosen.index(knee) if knee in chosen else None)
     own = (dict(zip(("capital_usd", "days_to_train"), figures[at], strict=True)) for at in chosen)
-    written = [point.replaced(**figure) for point, figure in zip(drawn, own, strict=True)]
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
     curve = Curve(
-        points=tuple(written),
+        points=tuple(point.replaced(**figure) for point, figure in zip(drawn, own, strict=True)),
         epsilon=None if proven is None else (1 + proven) * (1 + left_out) - 1 if left_out > 0 else proven,
         most_usd=most,
         least_usd=least,
@@ -395,36 +376,31 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
 
 
 def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> list[CurvePoint]:
-    """Return plans by rising capital as points of a curve; a bound of 0 is none, and `knee` the place of one."""
-    each = zip(plans, bounds, [None, *plans], strict=False)
-    return [curve_point(plan, days or None, before, knee=at == knee) for at, (plan, days, before) in enumerate(each)]
+    """Return plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
 
-
-def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: bool) -> CurvePoint:
-    """Return a plan in short as a point of a curve, with what it decides otherwise than the cheaper point before it.
-
-    `bound`: the fewest days of all plans of at most its capital, None if not proven.
+    `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the place of one.
     """
-    x = plan.layout
-    if x is None or plan.cost is None:
-        raise RuntimeError("the curve: a plan without a layout or a bill")
-    if plan.sites is not None:
-        by_site = {site.id: site.racks for site in sorted(plan.sites.sites, key=lambda s: s.id)}
-    else:
-        by_site = dict.fromkeys(x.data_parallel_by_site, plan.instance.hardware.racks or 0)
-    changed = {} if before is None else changed_decisions(digest(before), digest(plan))
-    return CurvePoint(
-        days_to_train=x.metrics.days_to_train,
-        capital_usd=plan.counted_usd,
-        bound_days=bound,
-        layout=layout_in_short(x),
-        racks=sum(by_site.values()),
-        racks_by_site=by_site,
-        mfu=x.metrics.mfu,
-        idle_gpus=x.gpus_idle,
-        changes=tuple(text for lane, text in changed.items() if lane != "layout"),
-        knee=knee,
-    )
+    points = list[CurvePoint]()
+    for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
+        layout = plan.layout
+        if layout is None or plan.cost is None:
+            raise RuntimeError("the curve: a plan without a layout or a bill")
+        racks = dict(sorted(PlanPhysics(plan=plan).racks_by_site.items()))
+        changed = changed_decisions(digest(plans[at - 1]), digest(plan)) if at else {}
+        point = CurvePoint(
+            days_to_train=layout.metrics.days_to_train,
+            capital_usd=plan.counted_usd,
+            bound_days=bound or None,
+            layout=layout_in_short(layout),
+            racks=sum(racks.values()),
+            racks_by_site=racks,
+            mfu=layout.metrics.mfu,
+            idle_gpus=layout.gpus_idle,
+            changes=tuple(text for lane, text in changed.items() if lane != "layout"),
+            knee=at == knee,
+        )
+        points.append(point)
+    return points
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:
@@ -484,11 +460,10 @@ def curve_around(
     so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
     """
     if why_no_curve(plan) is not None:
-        return Frontier(plan.instance, Curve(points=(), epsilon=None, most_usd=None, slowest_days=None, stopped=""), ())
-    deadline = Deadline(options.time_limit)
-    racks, days = plan.instance.hardware.racks or 0, 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
-    asked = PricedPoint(plan.counted_usd, days, racks)
-    known = JointCache() if cache is None else cache
+        return _nothing(plan.instance, "")
+    deadline, known = Deadline(options.time_limit), JointCache() if cache is None else cache
+    days = 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
+    asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
     solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
     questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
@@ -502,32 +477,25 @@ def curve_around(
             stopped = deadline.cause
         except UnansweredError:
             stopped = "limit"
-    return _drawn_around(questions, plans, deadline.cause if deadline.passed else stopped)
-
-
-def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: str) -> Frontier:
-    """Return the curve: its points with the bound of each, and the share within which they cover all others."""
-    asked, own = plans[id(questions.asked)], plans[id(questions.asked)].objective
+    stopped = deadline.cause if deadline.passed else stopped
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
-    known = own.bound if paying_in_use(asked.instance) is asked.instance else own.fabric_free_bound
-    found = [point for point in questions.front() if id(point) in plans] or [questions.asked]
-    questions.answers.append(MinDaysProof(math.inf, known or 0.0))
-    figures = [(point.usd, point.days) for point in found]
+    alike = paying_in_use(plan.instance) is plan.instance
+    bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
+    questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
+    found = [point for point in questions.front() if id(point) in plans] or [asked]
+    figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
     # Of the last point the bound is that of the whole box.
     mosts = [*(usd for usd, _ in figures[:-1]), math.inf]
     bounds = [min(questions.min_days(usd), days) for usd, (_, days) in zip(mosts, figures, strict=True)]
-    in_order = [plans[id(point)] for point in found]
     drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
-    points = [own.replaced(asked=point is questions.asked) for own, point in drawn]
     share = covered_within(figures, bounds)
-    refused = [answer.most_usd for answer in questions.answers if math.isinf(answer.least_days)]
     curve = Curve(
-        points=tuple(points),
+        points=tuple(own.replaced(asked=point is asked) for own, point in drawn),
         epsilon=share if math.isfinite(share) else None,
-        most_usd=questions.asked.usd,
+        most_usd=asked.usd,
         least_usd=figures[0][0],
-        none_below_usd=max(refused, default=None),
-        slowest_days=asked.instance.limits.deadline_days,
+        none_below_usd=max((x.most_usd for x in questions.answers if math.isinf(x.least_days)), default=None),
+        slowest_days=plan.instance.limits.deadline_days,
         stopped=stopped,
     )
-    return Frontier(asked.instance, curve, tuple(in_order))
+    return Frontier(plan.instance, curve, tuple(in_order))

@@ -13,7 +13,7 @@ from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
-from planner.physics.site.cost import rack_of
+from planner.physics.training import step
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan.certificate import AlternativeProof
@@ -57,15 +57,6 @@ def alone_on(instance: Instance, hardware: Hardware) -> Instance:
     return next(alone for alone in each_alone(instance) if hardware_kind(alone.hardware) == hardware_kind(hardware))
 
 
-def reordered(instance: Instance, chosen: Instance) -> Instance:
-    """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
-    mine = hardware_kind(chosen.hardware)
-    others = [alone for alone in instance.hardware.each_alone() if hardware_kind(alone) != mine]
-    keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
-    alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
-    return instance.replaced(hardware=chosen.hardware.replaced(alternatives=alternatives))
-
-
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
 ) -> HardwareChoice:
@@ -77,15 +68,12 @@ def best_choice(
 
     def merit(alone: Instance) -> float:
         """Return the end of training at the peak rate, in days; of a goal in dollars those of a FLOP a second."""
-        hardware, workload, rate = alone.hardware, alone.workload, 0.0
-        if not isinstance(hardware.accelerator, str) and not isinstance(workload.precision, str):
-            rate = hardware.accelerator.peak_flop_per_second.get(workload.precision.compute, 0.0)
-        usd, flop = rack_of(hardware).price_usd, rack_of(hardware).gpus * rate
-        if not flop or isinstance(workload.model, str) or not alone.objective.in_days:
-            return usd / flop if flop else math.inf
-        budget = alone.limits.budget_usd or 1.0
-        racks = hardware.racks or (budget / usd if usd else math.inf)
-        seconds = float(training_flop(active_parameters(workload.model), workload.tokens)) / (flop * racks)
+        machine, budget = step.machine_of(alone), alone.limits.budget_usd or 1.0
+        usd, flop = machine.rack.price_usd, machine.rack.gpus * machine.peak_flop_per_second
+        if not alone.objective.in_days:
+            return usd / flop
+        racks = alone.hardware.racks or (budget / usd if usd else math.inf)
+        seconds = float(training_flop(active_parameters(machine.model), alone.workload.tokens)) / (flop * racks)
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
     asked, in_date = each_alone(instance), instance.objective.minimize == FINISH_DATE
@@ -139,12 +127,15 @@ def _answer(
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
+    """Return the answer of soonest end, or least cost, of those with a plan that trains within the deadline."""
+
     def merit(answer: HardwareAnswer) -> float:
-        if answer.instance.objective.in_days:
-            return (answer.solution.days or 0.0) + answer.ready_days
-        if answer.instance.objective.minimize == "cost_usd" and answer.solution.plan is not None:
-            return answer.solution.plan.capital_usd
-        return answer.solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
+        goal, solution = answer.instance.objective, answer.solution
+        if goal.in_days:
+            return (solution.days or 0.0) + answer.ready_days
+        if goal.minimize == "cost_usd" and solution.plan is not None:
+            return solution.plan.capital_usd
+        return solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
 
     return min((answer for answer in answers if in_time(answer)), key=merit, default=None)
 
@@ -157,55 +148,57 @@ def in_time(answer: HardwareAnswer) -> bool:
 
 def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> JointSolution:
     """Return the best solution with the bound of all: infeasible or optimal only where each search was proven."""
-    solution = best.solution
+    solution, in_days = best.solution, best.instance.objective.in_days
     if not others:
         return solution
+
+    def bound_of(answer: HardwareAnswer) -> float | None:
+        """Return the bound of a choice, from the decision date of the best: infinite where it has no plan in time."""
+        own, bound = answer.solution, answer.solution.lower_bound
+        if bound is None:
+            return math.inf if own.stopped == "proved" and own.status is JointStatus.INFEASIBLE else None
+        if in_days and bound > (answer.instance.limits.deadline_days or math.inf):
+            return math.inf  # no plan on it meets the deadline
+        return bound + (answer.ready_days - best.ready_days if in_days else 0.0)
+
     stopped = next((other.solution.stopped for other in others if other.solution.stopped != "proved"), solution.stopped)
     if all(answer.solution.status is JointStatus.INFEASIBLE for answer in (best, *others)):
         return replace(solution, stopped=stopped)
-    own = _bound_of_alternative(best, best) if solution.plan is None else solution.lower_bound
-    bounds = [own, *(_bound_of_alternative(other, best) for other in others)]
+    bounds = [bound_of(best) if solution.plan is None else solution.lower_bound, *map(bound_of, others)]
     known = [bound for bound in bounds if bound is not None and math.isfinite(bound)]
-    bound = None if None in bounds or min(known, default=0.0) <= 0 else min(known)
+    least = None if None in bounds or min(known, default=0.0) <= 0 else min(known)
     if solution.plan is None:
-        return replace(solution, status=JointStatus.UNKNOWN, lower_bound=bound, stopped=stopped)
+        return replace(solution, status=JointStatus.UNKNOWN, lower_bound=least, stopped=stopped)
     free = solution.fabric_free_bound
-    free = free if free is None or bound is None else min(free, bound)
-    return replace(solution, lower_bound=bound, stopped=stopped, fabric_free_bound=free)
-
-
-def _bound_of_alternative(answer: HardwareAnswer, best: HardwareAnswer) -> float | None:
-    """Return the bound of another choice, from the decision date of the best: infinite where it has no plan in time."""
-    solution = answer.solution
-    if solution.lower_bound is None:
-        return math.inf if solution.stopped == "proved" and solution.status is JointStatus.INFEASIBLE else None
-    in_days = best.instance.objective.in_days
-    if in_days and solution.lower_bound > (answer.instance.limits.deadline_days or math.inf):
-        return math.inf  # no plan on it meets the deadline
-    return solution.lower_bound + (answer.ready_days - best.ready_days if in_days else 0.0)
+    free = free if free is None or least is None else min(free, least)
+    return replace(solution, lower_bound=least, stopped=stopped, fabric_free_bound=free)
 
 
 def named(plan: Plan, instance: Instance) -> Plan:
     """Return a plan that names its GPU, where the instance has several to choose from."""
     if plan.layout is None or not instance.hardware.alternatives:
         return plan
-    name = hardware_kind(plan.instance.hardware)[0]
-    return plan.replaced(layout__accelerator=name)
+    return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
 
 
 def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
     """Return a plan on the chosen hardware as the answer to the whole instance, with the proofs of the others."""
     if not chosen.others:
         return plan
-    asked = reordered(instance, chosen.best.instance)
-    changed = as_asked(asked)
-    if plan.layout is not None:
-        changed["layout"] = named(plan, instance).layout
-    if plan.proof is not None and plan.objective.bound is not None:
-        counted = 0.0 if plan.objective.name == FINISH_DATE else chosen.best.ready_days
-        proofs = tuple(_proof(other, plan.objective.bound + counted) for other in chosen.others)
-        changed["proof"] = plan.proof.replaced(alternatives=proofs)
-    return plan.replaced(**changed)
+    # The same question, the chosen hardware as its own and the others as alternatives.
+    mine = chosen.best.instance.hardware
+    keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
+    alternatives = tuple(
+        HardwareAlternative(**{key: getattr(other, key) for key in keys})
+        for other in instance.hardware.each_alone()
+        if hardware_kind(other) != hardware_kind(mine)
+    )
+    asked = instance.replaced(hardware=mine.replaced(alternatives=alternatives))
+    proof, in_date = plan.proof, plan.objective.name == FINISH_DATE
+    if proof is not None and plan.objective.bound is not None:
+        end_days = plan.objective.bound + (0.0 if in_date else chosen.best.ready_days)
+        proof = proof.replaced(alternatives=tuple(_proof(other, end_days) for other in chosen.others))
+    return plan.replaced(**as_asked(asked), layout=named(plan, instance).layout, proof=proof)
 
 
 def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:

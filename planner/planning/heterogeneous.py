@@ -11,8 +11,8 @@ from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
-from planner.physics.site.cost import bill
-from planner.physics.training import layer_time, step, step_prediction
+from planner.physics.training import step, step_prediction
+from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import (
     ON_TRUST,
@@ -22,6 +22,7 @@ from planner.plan.certificate import (
     POOLS_FORMULATION,
     POOLS_MINIMIZES,
     Conflict,
+    Decision,
     ObjectiveValue,
     Status,
     given_to_pool,
@@ -61,27 +62,31 @@ class PoolProblems:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
         link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
         exposed = [0.0] * len(points)
-        for k, point in enumerate(points if link is not None and training > 1 else ()):
+        for k, point in enumerate(points if training > 1 else ()):
             if link is not None and point is not None:
                 layers = max(point.strategy.layers_per_stage)
                 exposed[k] = step.pool_exchange_seconds(link, self.metrics(k, point), layers, training)
         return exposed
 
-    def days(self, seconds_per_sequence: float) -> float:
-        """Compute the days to train from the seconds per sequence."""
-        return layer_time.days_of(self.instance, seconds_per_sequence)
-
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None], deadline: Deadline) -> Plan:
     """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
-    pools = PoolProblems(instance)
-    why = _limits_in_conflict(instance)
-    if why is not None:
-        return _plan(instance, options, conflict=why)
-    link = instance.hardware.pool_link
+    pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
+
+    def no_plan(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
+        return _plan(instance, options, conflict=Conflict(decision=decision, rules=rules, reason=reason))
+
+    # The racks of all pools may break a limit whatever their layouts.
+    power, drawn, usd = limits.facility_power_mw, step.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
+    if power is not None and drawn > power * (1 + 1e-9):
+        broken = ("hardware.pools", "limits.facility_power_mw")
+        return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
+    if limits.budget_usd is not None and usd > limits.budget_usd:
+        broken = ("hardware.pools", "limits.budget_usd")
+        return no_plan("budget", broken, f"the racks of all pools cost {money(usd)} > {money(limits.budget_usd)}")
 
     def better(seconds: float, bound: float) -> None:
-        days, low = pools.days(seconds), pools.days(bound)
+        days, low = days_of(instance, seconds), days_of(instance, bound)
         report(progress, f"{days:,.1f} days, bound {low:,.1f}, gap {1 - low / days:.2%}", days, low)
 
     shares = batch_shares.balance(
@@ -95,30 +100,16 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
     )
     if shares.points:
         section = _section(pools, shares, options, deadline.elapsed)
-        most, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
+        most, days, bound = limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
         if most is None or days <= most * (1 + 1e-9):
             return _plan(instance, options, section=section)
-        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
         reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-        return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
-    why = Conflict(decision="layout", rules=(), reason=f"{ENDED[deadline.cause]} before a layout of any pool")
+        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
+        return no_plan("layout", rules, reason)
     if shares.stop is Stop.PROVED:
         reason = "no pool has a layout in its memory and racks, whatever its share"
-        why = Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason)
-    return _plan(instance, options, conflict=why)
-
-
-def _limits_in_conflict(instance: Instance) -> Conflict | None:
-    """Return the limit that the racks of all pools break, whatever their layouts; None where they break none."""
-    power, drawn = instance.limits.facility_power_mw, step.pools_mw(instance)
-    if power is not None and drawn > power * (1 + 1e-9):
-        reason = f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
-        return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)
-    budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
-    if budget is not None and usd > budget:
-        reason = f"the racks of all pools cost {money(usd)} > {money(budget)}"
-        return Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason)
-    return None
+        return no_plan("layout", ("hardware.pools", "memory"), reason)
+    return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
@@ -129,8 +120,9 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
     exposed, total = pools.exchanges(shares.points), sum(point.sequences for _, _, point in training)
     measured = {name: pools.metrics(k, point) for k, name, point in training}
     slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
-    days = pools.days(slowest / total)
-    bound = min(days, pools.days(shares.bound))
+    days = days_of(instance, slowest / total)
+    bound = min(days, days_of(instance, shares.bound))
+    given = {name: _given_by(problem) for name, problem in zip(names, pools.problems, strict=True)}
     outcome = Outcome(
         stop=Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT,
         solution=shares,
@@ -141,8 +133,14 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         constraints=len(names) + 1,
         seconds=seconds,
     )
-    formulation = POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, searches=shares.searches, boxes=shares.boxes)
     counts = {"pools": len(names), "boxes": shares.boxes, "searches": shares.searches}
+    certificate = outcome.certificate(
+        formulation=POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
+        minimizes=POOLS_MINIMIZES,
+        seed=options.seed,
+        given="; ".join(f"{name}: {words}" for name, words in given.items()),
+        space=counts | {"ended": shares.stop.name.lower()},
+    )
     return PoolsPlan(
         sequences={name: point.sequences if point else 0 for name, point in zip(names, shares.points, strict=True)},
         layouts={name: _layout(pools, k, point, measured[name], options) for k, name, point in training},
@@ -153,64 +151,49 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         days_to_train_interval=step_errors.widest(
             days, [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
         ),
-        certificate=outcome.certificate(
-            formulation=formulation,
-            minimizes=POOLS_MINIMIZES,
-            seed=options.seed,
-            given="; ".join(
-                f"{name}: {given_by(problem)}" for name, problem in zip(names, pools.problems, strict=True)
-            ),
-            space=counts | {"ended": shares.stop.name.lower()},
-        ).replaced(checked=ON_TRUST),
+        certificate=certificate.replaced(checked=ON_TRUST),
     )
 
 
 def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetrics, options: Options) -> LayoutPlan:
     """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
+    problem, phi = pools.problems[k], pools.problems[k].transport_slowdown
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
-    certificate = outcome.certificate(
-        formulation=POOL_FORMULATION, minimizes=POOL_MINIMIZES, seed=options.seed, given=given_by(pools.problems[k])
-    )
-    phi, racks = pools.problems[k].transport_slowdown, pools.instance.hardware.pools[k].racks
     return write_layout(
         point.strategy,
         data_parallel_by_site={CLUSTER: point.strategy.data_parallel},
-        racks=racks,
-        gpus_per_rack=pools.problems[k].gpus,
+        racks=pools.instance.hardware.pools[k].racks,
+        gpus_per_rack=problem.gpus,
         assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
         metrics=measured,
-        certificate=certificate,
+        certificate=outcome.certificate(
+            formulation=POOL_FORMULATION, minimizes=POOL_MINIMIZES, seed=options.seed, given=_given_by(problem)
+        ),
     )
 
 
-def given_by(problem: JointProblem) -> str:
-    """Return for which racks and which network the proof holds."""
+def _given_by(problem: JointProblem) -> str:
     return given_to_pool(problem.instance.hardware.racks, problem.transport_slowdown)
 
 
 def _plan(
     instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
-    certificate = section.certificate if section else None
-    status: Status = (
-        certificate.status if certificate else "infeasible" if conflict is None or conflict.rules else "unknown"
-    )
-    money = bill(instance, 0, None, None) if section else None
-    proved = status in ("optimal", "infeasible") or (
-        certificate is not None and certificate.space["ended"] == Stop.PROVED.name.lower()
-    )
+    bill, run, proved = None, None, conflict is None or bool(conflict.rules)
+    status: Status = "infeasible" if proved else "unknown"
+    objective = ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None)
+    if section is not None:
+        made, bill = section.certificate, cost.bill(instance, 0, None, None)
+        run, status = cost.section(instance, section.days_to_train, bill, 0), made.status
+        proved = status == "optimal" or made.space["ended"] == Stop.PROVED.name.lower()
+        objective = objective.replaced(value=made.objective, bound=made.bound, gap=made.gap)
     return Plan(
         **solved_with(instance, options),
         status=status,
-        objective=ObjectiveValue(
-            name=instance.objective.minimize,
-            value=certificate.objective if certificate else None,
-            bound=certificate.bound if certificate else None,
-            gap=certificate.gap if certificate else None,
-        ),
+        objective=objective,
         pools=section,
-        cost=money,
-        run=cost.section(instance, section.days_to_train, money, 0) if section and money else None,
+        cost=bill,
+        run=run,
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
     )

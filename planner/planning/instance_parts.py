@@ -1,11 +1,13 @@
 """Return an instance with other values in one of its parts; `planner.changed` does so by the paths of a user."""
 
+from collections.abc import Callable
 from typing import Any
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.models import Options
 from planner.version import __version__
+
+Change = Callable[[Instance], Instance]
 
 
 def in_fewest_days(instance: Instance) -> Instance:
@@ -13,17 +15,9 @@ def in_fewest_days(instance: Instance) -> Instance:
     return instance.replaced(objective__minimize="days_to_train", limits__deadline_days=None)
 
 
-def pinned(instance: Instance, path: str, value: Any) -> Instance:
-    """Return an instance with one pin more."""
-    return instance.replaced(pins={**instance.pins, path: value})
-
-
-def with_hbm(instance: Instance, value: float) -> Instance:
-    """Return an instance whose GPUs have `value` bytes of HBM."""
-    gpu = instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still has catalogue names; load it through planner.load")
-    return instance.replaced(hardware__accelerator__hbm_bytes=value)
+def change_to(**values: Any) -> Change:
+    """Return how to give an instance other values, by the paths that `replaced` takes."""
+    return lambda instance: instance.replaced(**values)
 
 
 def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:

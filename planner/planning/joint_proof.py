@@ -6,8 +6,8 @@ sequence is one for any number of tokens.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from planner.checks.joint_columns import max_racks
@@ -15,7 +15,6 @@ from planner.checks.joint_proof import highest_bound
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.split import Column
 from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
@@ -32,62 +31,58 @@ from planner.solvers.signals import ENDED
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
     in_days = instance.objective.minimize == "days_to_train"
-    figures = {
-        "fabric_free_bound_days": solution.fabric_free_bound if in_days else None,
-        "counts": solution.counts,
-        "min_fabric_usd_per_wired_gpu": min_fabric_usd(instance.network) if instance.network else None,
-    }
-    return refused_of(solution).replaced(**figures)
+    return refused_of(solution).replaced(
+        fabric_free_bound_days=solution.fabric_free_bound if in_days else None,
+        counts=solution.counts,
+        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
+    )
 
 
 def refused_of(solution: JointSolution) -> JointProof:
     """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
-    most, joined = (dict(sorted(racks.items())) for racks in (solution.max_racks, solution.joined_racks))
-    by_gpus = {"max_racks_by_wired_gpus": most, "joined_racks_by_wired_gpus": joined}
-    return JointProof(**by_gpus, columns=columns_of(solution))
+    return JointProof(
+        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
+        joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
+        columns=columns_of(solution),
+    )
 
 
 def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
     """Return the columns that only sites and budget refused, those that differ in replicas and micro-batches as one."""
-    return tuple(_grouped(solution.excluded))
-
-
-def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
-    for days, column in columns:
+    for days, column in solution.excluded:
         block = column.strategy.block(column.p)
         if block is None:
             raise ValueError("joint: a column without a block")
         key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, block.stages_per_rack)
         groups[key][column.d] = min(days, groups[key].get(column.d, days))
-    for (s, p, v, zero, order, q), by_replicas in groups.items():
-        numbers = sorted(by_replicas)
-        runs: list[tuple[int, int]] = []
-        for number in numbers:
-            if runs and runs[-1][1] == number - 1:
-                runs[-1] = (runs[-1][0], number)
-            else:
-                runs.append((number, number))
-        for first, last in runs:
-            yield ExcludedColumn(
-                **shape_values(s),
-                pipeline_parallel=p,
-                virtual_stages=v,
+    columns = list[ExcludedColumn]()
+    for (shape, stages, virtual, zero, order, per_rack), by_replicas in groups.items():
+        # Of each run of replicas without a gap; numbers less their places are the same along one.
+        for _, run in groupby(enumerate(sorted(by_replicas)), key=lambda pair: pair[1] - pair[0]):
+            replicas = [number for _, number in run]
+            same = ExcludedColumn(
+                **shape_values(shape),
+                pipeline_parallel=stages,
+                virtual_stages=virtual,
                 zero_stage=zero,
                 schedule=order,
-                stages_per_rack=q,
-                min_data_parallel=first,
-                max_data_parallel=last,
-                lower_bound_days=min(by_replicas[replicas] for replicas in range(first, last + 1)),
+                stages_per_rack=per_rack,
+                min_data_parallel=replicas[0],
+                max_data_parallel=replicas[-1],
+                lower_bound_days=min(by_replicas[number] for number in replicas),
             )
+            columns.append(same)
+    return tuple(columns)
 
 
 def objective_of(
     instance: Instance, solution: JointSolution, value: float | None, bound: float | None
 ) -> ObjectiveValue:
     """Return the objective of a plan with its bounds, and the space that they are over."""
-    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
-    free = solution.fabric_free_bound if days and value is not None else None
+    gap, free = relative_gap(value, bound), None
+    if instance.objective.minimize == "days_to_train" and value is not None and solution.fabric_free_bound is not None:
+        free = min(solution.fabric_free_bound, value) if math.isfinite(solution.fabric_free_bound) else None
     return ObjectiveValue(
         name=instance.objective.minimize,
         value=value,
@@ -95,7 +90,7 @@ def objective_of(
         gap=gap,
         joint_bound=bound,
         joint_gap=gap,
-        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
+        fabric_free_bound=free,
         space=declared_space(instance.workload.rules),
         outside=OUTSIDE,
     )
@@ -127,9 +122,8 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
 
     The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """
-    if cache is None or plan.proof is None or plan.layout is None or not cache.serves(plan.instance):
-        return None
-    if plan.instance.objective.minimize != "days_to_train":
+    in_days = plan.instance.objective.minimize == "days_to_train"
+    if cache is None or plan.proof is None or plan.layout is None or not in_days or not cache.serves(plan.instance):
         return None
     racks = tuple(max_racks(plan.instance, gpus) for gpus in range(rack_of(plan.instance.hardware).gpus + 1))
     stated = plan.proof.max_racks_by_wired_gpus, plan.proof.joined_racks_by_wired_gpus
@@ -151,13 +145,10 @@ class Answered:
     @property
     def _question(self) -> Any:
         """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
-        instance, options = self.instance, self.options
-        if models_wanted():  # they are written by the search
-            return None
-        goal, limits = instance.objective.minimize, instance.limits
-        if goal != "days_to_train" or limits.deadline_days is not None or options.gap is not None:
-            return None
-        if instance.hardware.alternatives or instance.hardware.pools:
+        instance, options, hardware = self.instance, self.options, self.instance.hardware
+        in_days = instance.objective.minimize == "days_to_train" and instance.limits.deadline_days is None
+        written = models_wanted()  # by the search
+        if written or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
             return None
         asked = instance.replaced(workload__tokens=1.0, name="")
         return asked, options.seed, options.threads, self.seek_others

@@ -88,11 +88,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     """Return the fastest near layout that fits; None where the framework runs the plan's own.
 
     Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
-
-    Raises
-    ------
-    InputError
-        None of them has the memory.
+    InputError: none of them has the memory.
     """
     choices = nearest_choices(run, framework)
     if not choices:
@@ -137,13 +133,12 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     if file == before:
         return []
     # A switch acts alone, or where all others are as in the file.
-    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
+    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file] or [*pairs]
     words = {True: "on", False: "off", None: "not stated"}
-    stated = [
-        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} (plan: {words.get(plans, plans)})"
-        for name, (own, plans) in pairs.items()
-        if name in (acting or pairs)
-    ]
+    stated = []
+    for name in acting:
+        own, plans = (words.get(value, value) for value in pairs[name])
+        stated.append(f"{f'overlap of {name}' if name in overlaps else name} {own} (plan: {plans})")
     seconds, used, limit = file
     more = f", and {used / 1e9:.1f} GB of memory, {before[1] / 1e9:.1f} with the plan's" if used > before[1] else ""
     over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else more
@@ -166,21 +161,18 @@ def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
 
 def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
-    work = question.workload
-    if isinstance(work.software, str) or isinstance(work.model, str):
-        return
-    stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
+    machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    interleaved = framework != "deepspeed" and work.software.has("interleaved")
+    interleaved = framework != "deepspeed" and machine.software.has("interleaved")
     if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
-    if work.model.experts is not None and work.software.has("expert"):
-        count = work.model.experts.count
+    if machine.model.experts is not None and machine.software.has("expert"):
+        count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({even} if framework == "deepspeed" else {even, split})
-    zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
+    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
     for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
         split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
         yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}
@@ -190,16 +182,17 @@ def _fewest_recomputed(
     question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
 ) -> tuple[dict[str, Any], Evaluation] | None:
     """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
-    kept = "none" if layout["recompute"] == "full" else layout["recompute"]
+    kept, by_stage = "none" if layout["recompute"] == "full" else layout["recompute"], framework in ("megatron", "nemo")
     shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
     at = replace(run, layout=run.layout.replaced(**shape))
     most = max(at.chunks)
-    low, high, found = 0, most if framework in ("megatron", "nemo") else 1, None
+    low, high, found = 0, most if by_stage else 1, None
     while low <= high:
         each = (low + high) // 2
-        counts = recomputed_under(at, each if framework in ("megatron", "nemo") else each * most)
-        repeats = {"recompute": "full", "recomputed_layers_per_stage": counts}
-        values = layout | (repeats if each else {"recompute": kept, "recomputed_layers_per_stage": ()})
+        values = layout | {"recompute": kept, "recomputed_layers_per_stage": ()}
+        if each:
+            counts = recomputed_under(at, each if by_stage else each * most)
+            values = layout | {"recompute": "full", "recomputed_layers_per_stage": counts}
         tried = _evaluated(question, values)
         if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
             found, high = (values, tried), each - 1

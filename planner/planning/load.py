@@ -37,17 +37,6 @@ NAMED = {
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 
 
-def _as_json(given: Mapping[str, Any], where: str) -> Any:
-    """Return a dict as JSON would hold it, figures of numpy as plain numbers."""
-
-    def plain(value: Any) -> Any:
-        if not hasattr(value, "tolist"):
-            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
-        return value.tolist()
-
-    return json.loads(json.dumps(given, default=plain))
-
-
 def load_instance(
     given: Instance | Plan | Mapping[str, Any] | str | Path,
     *,
@@ -60,18 +49,21 @@ def load_instance(
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
     is the name in errors of an instance that is no path. `constants` of the user's own cluster replace the catalogue's.
-
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value, what was expected and the nearest valid key.
+    An InputError names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
+
+    def plain(value: Any) -> Any:
+        if not hasattr(value, "tolist"):
+            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
+        return value.tolist()
+
     given = given.instance if isinstance(given, Plan) else given
     if isinstance(given, Instance):
-        data: Any = given.model_dump(mode="json", exclude_none=True)
+        data: Any = given.model_dump(mode="json")
     elif isinstance(given, Mapping):
-        data = instance_data(_as_json(given, where), where)
+        # A dict as JSON would hold it, figures of numpy as plain numbers.
+        data = instance_data(json.loads(json.dumps(given, default=plain)), where)
         read_config(data, where, Path())
     else:
         data = read_instance_file(Path(given))
@@ -147,14 +139,12 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
     """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
-        given = choose.setdefault(key, Choose.model_fields[key].default)
-        if isinstance(given, str):
-            choose[key] = _entry(kind, given, f"workload.choose.{key}", faults)
+        choose.setdefault(key, Choose.model_fields[key].default)
+        _resolve(choose, key, kind, "workload.choose", faults)
     family = choose.setdefault("family", {})
     if isinstance(family, dict):
-        depth = family.setdefault("depth", Family.model_fields["depth"].default)
-        if isinstance(depth, str):
-            family["depth"] = _entry("depth_laws", depth, "workload.choose.family.depth", faults)
+        family.setdefault("depth", Family.model_fields["depth"].default)
+        _resolve(family, "depth", "depth_laws", "workload.choose.family", faults)
     if "model" not in workload or "tokens" not in workload:
         try:
             asked = Choose.model_validate(choose)
@@ -182,7 +172,6 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
 
 
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
-INLINE = re.compile(rf"(?P<ports>\d{{1,6}})x(?P<gbps>{NUMBER})G?:(?P<usd>{NUMBER}):(?P<watts>{NUMBER})")
 SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
 DIGITS = {
     "ports": re.compile(r"\d{1,6}").fullmatch,
@@ -219,7 +208,6 @@ class FabricWish:
     transceiver_usd: float | None = None
     transceiver_watts: float | None = None
     budget_usd: float | None = None
-    name: str = "fabric"
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
@@ -230,6 +218,11 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     if unknown:
         several = "; repeat the option for several" * ("," in unknown[0])
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}{several}")
+    if wish.survives not in (None, "none", *LOSSES):
+        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
+    grouped = [family for family in wish.families if family.startswith("dragonfly")]
+    if grouped and wish.survives != "none":
+        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
     rates = {switch["port_gbps"] for switch in switches}
     network: dict[str, Any] = {
         "switches": switches,
@@ -246,11 +239,11 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, switches[0]["port_gbps"]),
-        **_survives(wish),
+        "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
     }
     rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
     data = {
-        "name": wish.name,
+        "name": "fabric",
         "hardware": {
             "accelerator": ANY_ACCELERATOR,
             "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
@@ -261,7 +254,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "limits": {} if wish.budget_usd is None else {"budget_usd": wish.budget_usd},
         "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
     }
-    return _checked(data, "fabric design", Faults())
+    return question_of(data, {})
 
 
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
@@ -269,42 +262,32 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 
     An InputError names file, JSON path, value and what was expected; also what a fabric alone does not count.
     """
-    if isinstance(given, FabricInstance) and not pins:
-        return given
+    where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
     if isinstance(given, FabricInstance):
-        data, where = given.model_dump(mode="json", exclude_none=True), "fabric design"
-    elif isinstance(given, Mapping):
-        data, where = dict(given), "fabric design"
+        if not pins:
+            return given
+        data: dict[str, Any] = given.model_dump(mode="json")  # null is no limit where an absent key has its usual value
     else:
-        data, where = read_instance_file(Path(given)), str(given)
+        data = dict(given) if isinstance(given, Mapping) else read_instance_file(Path(given))
     ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
         raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
-    if not data.get("network"):
+    network = data.get("network")
+    if not network:
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
-    faults = Faults()
-    network = data["network"]
-    if isinstance(
-        network, Mapping
-    ):  # the options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent (not null)
+    if isinstance(network, Mapping):
+        # The options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent, not null.
         families = network.get("families")
         listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
         if not any(str(family).startswith("dragonfly") for family in listed):
             usual["survives"] = LOSSES[0]
-        usual["max_rails_per_leaf"] = None
-        data["network"] = {**usual, **network}
+        data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
-    question = _checked(data, where, faults)
-    if question.hardware.racks is None:
-        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
-    return question
 
-
-def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
         yield from network_problems(instance.network)
@@ -313,7 +296,10 @@ def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance
             if not path.startswith("fabric."):
                 yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
 
-    return validated(FabricInstance, data, where, problems=problems, faults=faults)
+    question = validated(FabricInstance, data, where, problems=problems, faults=faults)
+    if question.hardware.racks is None:
+        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
+    return question
 
 
 def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
@@ -328,8 +314,8 @@ def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     switches = [_switch(name) for name in names]
     if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
-    rates, usd = sorted({float(switch["port_gbps"]) for switch in switches}), wish.transceiver_usd
-    watts = wish.transceiver_watts
+    usd, watts = wish.transceiver_usd, wish.transceiver_watts
+    rates = sorted({float(switch["port_gbps"]) for switch in switches})
     usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
     if usual is None and (usd is None or watts is None):
         listed = ", ".join(f"{rate:g}" for rate in rates)
@@ -348,27 +334,22 @@ def _switch(text: str) -> dict[str, Any]:
     known = catalogue("switches")
     if text in known:
         return {**known[text], "link_factor": 1.0}
-    match = INLINE.fullmatch(text)
-    if match is None and SWITCH_FIGURES.match(text):
-        raise InputError(f"--switch {text!r}: {_wrong_figure(text)}; give {FORM}")
-    if match is None:
-        near = hint(text, known).rstrip("?")
-        raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
-    figures = {"ports": int(match["ports"]), "port_gbps": float(match["gbps"])}
-    if not all(figures.values()):
-        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures |= {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
-    own = Switch.model_validate({"name": f"{match['ports']}x{float(match['gbps']):g}G", **figures, "source": "given"})
-    return own.model_dump(mode="json", exclude_none=True)
-
-
-def _wrong_figure(text: str) -> str:
-    """Return which figure of a switch is missing or wrong."""
-    size, *figures = text.split(":")
-    given = dict(zip(("ports", "rate", "dollars", "watts"), (*size.split("x", 1), *figures), strict=False))
+    if not SWITCH_FIGURES.match(text):
+        raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
+    size, *others = text.split(":")
+    parts = [*size.split("x", 1), *others]
+    given = dict(zip(DIGITS, parts, strict=False))
     wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
     missing = [name for name in ("dollars", "watts") if name not in given]
-    return "; ".join([*wrong, *([f"{' and '.join(missing)} missing"] if missing else [])]) or "has too many parts"
+    wrong += [f"{' and '.join(missing)} missing"] if missing else []
+    if wrong or len(parts) > len(DIGITS):
+        raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
+    ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
+    if not ports or not gbps:
+        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
+    figures = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
+    own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
+    return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
 def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
@@ -395,10 +376,10 @@ def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
-    if text == "any":
-        return {}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in ("1:1" if text is None else text).split(",")]
+    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; none where `any`."""
+    if text is None or text == "any":
+        return {"max_oversubscription": None} if text else {}
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
     both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
     if len(both) < len(parts) or min(map(min, both)) <= 0:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
@@ -430,13 +411,3 @@ def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
         remedy = "give network.media and network.floor in a file"
         raise InputError(f"--floor: no media of {gbps:g}G in the catalogue (of {rates} there are); {remedy}")
     return {"floor": floor, "media": media}
-
-
-def _survives(wish: FabricWish) -> dict[str, Any]:
-    """Return the loss to survive: one switch above the leaves, unless another, or none, is asked for."""
-    if wish.survives not in (None, "none", *LOSSES):
-        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
-    grouped = [family for family in wish.families if family.startswith("dragonfly")]
-    if grouped and wish.survives != "none":
-        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    return {} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}

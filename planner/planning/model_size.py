@@ -17,7 +17,6 @@ from planner.errors import InputError, InternalError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models import model_size
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
 from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step, step_prediction, transformer
@@ -64,9 +63,7 @@ class Bracket:
         guess = last * deadline / self.days[last]
         if self.low:
             guess = max(guess, self.low * (1 + 0.9 * tolerance))
-        if guess >= self.high:
-            guess = math.sqrt(max(self.low, self.high / STEP_DOWN) * self.high)
-        return guess
+        return guess if guess < self.high else math.sqrt(max(self.low, self.high / STEP_DOWN) * self.high)
 
 
 def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
@@ -91,15 +88,19 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         if bracket.closed(choose.tolerance) or clock.passed:
             break
         flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
-    if bracket.plan is None:
-        # The refusal of even the smallest model, or of the last, under the instance as it was asked.
-        refusal = _unknown(bracket.refused or plan, clock) if clock.passed else bracket.refused
-        if refusal is None:
-            raise InternalError("no model is trained by the deadline, and none is refused")
-        sections = ("sites", "layout", "fabric", "placement", "wan", "cost", "proof", "transport", "reliability", "run")
-        unknown = ObjectiveValue(name="loss", value=None, bound=None, gap=None)
-        return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections) | {"objective": unknown})
-    return _finished(instance, choose, bracket, solve_days)
+    if bracket.plan is not None:
+        return _finished(instance, choose, bracket, bracket.plan, deadline, solve_days)
+    # The refusal of even the smallest model, or of the last, under the instance as it was asked.
+    refusal = bracket.refused
+    if clock.passed and (last := refusal or plan) is not None:
+        reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
+        why = Conflict(decision="layout", rules=(), reason=reason)
+        refusal = last.replaced(status="unknown", stopped=clock.cause, conflict=why)
+    if refusal is None:
+        raise InternalError("no model is trained by the deadline, and none is refused")
+    sections = ("sites", "layout", "fabric", "placement", "wan", "cost", "proof", "transport", "reliability", "run")
+    unknown = ObjectiveValue(name="loss", value=None, bound=None, gap=None)
+    return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections), objective=unknown)
 
 
 def _tried(
@@ -140,23 +141,26 @@ def _first(instance: Instance, deadline: float) -> float:
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
-    peak = gpus_of(plan) * step.machine_of(plan.instance).peak_flop_per_second
+    peak = _gpus(plan) * step.machine_of(plan.instance).peak_flop_per_second
     return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
 
 
-def gpus_of(plan: Plan) -> int:
+def _gpus(plan: Plan) -> int:
     """Return the GPUs of a plan, idle ones included."""
     return plan.layout.gpus_used + plan.layout.gpus_idle if plan.layout else 0
 
 
-def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: SolveDays) -> Plan:
-    deadline, plan = instance.limits.deadline_days, bracket.plan
-    if plan is None or plan.layout is None or deadline is None:
+def _finished(
+    instance: Instance, choose: Choose, bracket: Bracket, plan: Plan, deadline: float, solve_days: SolveDays
+) -> Plan:
+    """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
+    if plan.layout is None:
         raise InternalError("there is no plan of a model")
     tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
-    plan = stretched if _in_time(stretched, deadline) else plan  # cut short, it may be slower than the one it stretches
-    choice = choice_of(plan, choose, deadline, bracket)
+    if stretched.layout is not None and stretched.layout.metrics.days_to_train <= deadline * (1 + ROUNDING):
+        plan = stretched  # cut short, it may be slower than the one it stretches
+    choice = _choice_of(plan, choose, deadline, bracket)
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
     gap = None if bound is None else (choice.loss - bound) / choice.loss
@@ -165,21 +169,20 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
     return plan.replaced(**as_asked(solved), objective=loss, model_choice=choice, status=status)
 
 
-def _in_time(plan: Plan, deadline: float) -> bool:
-    return plan.layout is not None and plan.layout.metrics.days_to_train <= deadline * (1 + ROUNDING)
-
-
-def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
+def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
     """Describe the model of a plan, the ideal one, and what lies between."""
-    law, workload = loss_law_of(choose), plan.instance.workload
-    candidate = model_for(choose, bracket.low)
+    law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
+
+    def ideal_at(flop: float) -> Ideal:
+        """Describe the model that the law gives for a compute, its shape left open."""
+        size = transformer.best_parameters(law_of(choose), flop)
+        tokens = transformer.tokens_for(size, flop)
+        return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(law, size, tokens))
+
     flop = float(transformer.training_flop(candidate.parameters, workload.tokens))
-    full = _ideal_flop(plan, deadline)
+    full, rate = _ideal_flop(plan, deadline), choose.assumed_flop_per_second
     bound = max(min(bracket.high, full) if bracket.grows else full, flop)
-    loss = transformer.loss(law, candidate.parameters, workload.tokens)
-    rate, assumed = choose.assumed_flop_per_second, None
-    if rate is not None:
-        assumed = ideal_at(choose, float(transformer.budget_flop(gpus_of(plan) * rate, deadline * SECONDS_PER_DAY)))
+    loss, seconds = transformer.loss(law, candidate.parameters, workload.tokens), deadline * SECONDS_PER_DAY
     return ModelChoice(
         flop=flop,
         flop_bound=bound,
@@ -187,54 +190,31 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
         tokens=workload.tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=loss,
-        loss_bound=min(transformer.loss(law, *model_at(choose, bound)), loss),
-        ideal=ideal_at(choose, full),
-        assumed=assumed,
-        compute_shares=compute_shares(plan, candidate),
+        loss_bound=min(ideal_at(bound).loss, loss),
+        ideal=ideal_at(full),
+        assumed=None if rate is None else ideal_at(float(transformer.budget_flop(_gpus(plan) * rate, seconds))),
+        compute_shares=_compute_shares(plan, candidate),
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
 
 
-def ideal_at(choose: Choose, flop: float) -> Ideal:
-    """Describe the model that the law gives for a compute, its shape left open."""
-    size, tokens = model_at(choose, flop)
-    return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(loss_law_of(choose), size, tokens))
-
-
-def model_at(choose: Choose, flop: float) -> tuple[float, float]:
-    """Return parameters and tokens that the law gives for a compute."""
-    size = transformer.best_parameters(law_of(choose), flop)
-    return size, transformer.tokens_for(size, flop)
-
-
-def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
+def _compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
     if plan.layout is None:
         return {}
-    metrics = plan.layout.metrics
-    peak, used = step.machine_of(plan.instance).peak_flop_per_second, plan.layout.gpus_used
+    metrics, used, seconds = plan.layout.metrics, plan.layout.gpus_used, plan.layout.metrics.step_seconds
+    peak, working = step.machine_of(plan.instance).peak_flop_per_second, used / _gpus(plan) * metrics.useful_share
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
-    working = used / gpus_of(plan) * metrics.useful_share
-    whole = metrics.step_seconds
-    parts = {part: seconds / whole * working for part, seconds in metrics.breakdown_seconds.items() if seconds > 0}
     shares = {
-        "used": useful / metrics.step_seconds * working,
-        "idle GPUs": (1 - used / gpus_of(plan)) * metrics.useful_share,
+        "used": useful / seconds * working,
+        "idle GPUs": (1 - used / _gpus(plan)) * metrics.useful_share,
         "stopped": 1 - metrics.useful_share,
     }
-    shares |= parts
+    shares |= {part: own / seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
-    shares["gemm"] = parts.get("gemm", 0.0) - shares["used"]
+    shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
     return {part: share for part, share in shares.items() if abs(share) > 1e-12}
-
-
-def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
-    """Return the last plan tried as unknown: the search ended before a model was found that meets the deadline."""
-    reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
-    why = Conflict(decision="layout", rules=(), reason=reason)
-    update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
-    return None if plan is None else plan.replaced(**update)
 
 
 class LimitLayout(LayoutChoices):
@@ -274,8 +254,8 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
-    candidate = model_size.model_for(choose, flop)
-    asked = model_size.instance_with(instance, candidate)
+    candidate = model_for(choose, flop)
+    asked = instance_with(instance, candidate)
     machine = step.machine_of(asked)
     peak = machine.peak_flop_per_second * machine.rack.gpus
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
@@ -288,7 +268,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "layers": candidate.model.layers,
         "hidden": candidate.model.hidden,
         "batch_tokens": asked.limits.max_batch_tokens or 0.0,
-        "loss": transformer.loss(model_size.loss_law_of(choose), candidate.parameters, candidate.tokens),
+        "loss": transformer.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.strategy is None:

@@ -62,20 +62,19 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
             continue
         chip, rack = own.accelerator.name, own.rack.name
         built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
-        if chip in built_for or chip not in catalogue("accelerators"):
-            continue
-        right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
-        yield (
-            f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
-            f"price and power are those of {rack}; set {path}.rack to {right}"
-        )
+        if chip in catalogue("accelerators") and chip not in built_for:
+            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+            yield (
+                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+                f"price and power are those of {rack}; set {path}.rack to {right}"
+            )
 
 
 def recipe_of_others(instance: Instance) -> Iterator[str]:
     """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
     # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
     gpu, w = instance.hardware.accelerator, instance.workload
-    if isinstance(gpu, str) or isinstance(w.software, str) or isinstance(w.precision, str):
+    if isinstance(gpu, str) or isinstance(w.software, str):
         return
     if w.precision.compute == "fp8" and w.software.fp8_recipe == "mxfp8" and "fp4" not in gpu.peak_flop_per_second:
         recipe = "workload.software.fp8_recipe"

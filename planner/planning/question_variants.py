@@ -1,30 +1,19 @@
 """The questions next to that of a plan: a little more of a limit, one decision made otherwise, one rule left out."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
+from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES
-from planner.planning.instance_parts import with_hbm
+from planner.planning.instance_parts import Change, change_to
 
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 MILLION = 1e6
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
-
-
-Change = Callable[[Instance], Instance]
-
-
-def _with(**changes: Any) -> Change:
-    """Return how to change values of an instance, by the paths that `replaced` takes."""
-    return lambda instance: instance.replaced(**changes)
-
-
-AS_IT_IS = _with()
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class More:
     limit: str
     more: float
     unit: str
-    change: "Change"
+    change: Change
     each: float = 1.0
 
 
@@ -45,7 +34,7 @@ class Variant:
     choice: str
     plan_value: str
     value: str
-    change: Change = AS_IT_IS
+    change: Change = lambda instance: instance
     without: dict[str, Any] = field(default_factory=dict)
     loosens: bool | None = False  # whether every plan stays one; None: neither that, nor was each of its plans one
 
@@ -59,7 +48,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
     for site in plan.sites.sites if plan.sites else ():
         path = f"sites.racks.{site.id}"
         if path not in instance.pins:
-            yield Variant("site", site.id, "closed", _with(pins={**instance.pins, path: 0}))
+            yield Variant("site", site.id, "closed", change_to(pins={**instance.pins, path: 0}))
     for name in closed:
         path = f"sites.racks.{name}"
         if path not in instance.pins:
@@ -67,7 +56,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
-            yield Variant("switch", name, "any other", _with(network__switches=rest))
+            yield Variant("switch", name, "any other", change_to(network__switches=rest))
     stripes = plan.placement.stripes if plan.placement else {}
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
         value = next(iter(stripes.values()))
@@ -77,90 +66,83 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
             value = getattr(layout, name)
             yield Variant(name, str(value), "any other", without={f"layout.{name}": value})
     if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
-        none = _with(pins={**instance.pins, "layout.recompute": "none"})
+        none = change_to(pins={**instance.pins, "layout.recompute": "none"})
         yield Variant("recompute", layout.recompute, "none", none)
     for key, free in NETWORK_LIMITS.items() if network else ():
         asked = getattr(network, key)
         if asked != free:
-            freed = _with(**{f"network__{key}": free})
+            freed = change_to(**{f"network__{key}": free})
             yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, loosens=True)
     yield from _without_grid_rules(instance)
     if instance.workload.rules.framework:
         named = f"{instance.workload.rules.framework}'s"
-        freed = _with(workload__framework_rules=False)
+        freed = change_to(workload__framework_rules=False)
         yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
 
 
 def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
     """Yield the instance without each rule of its sites and fibre that may be left out."""
     if instance.wan is not None and instance.wan.protection == "one_cut":
-        yield Variant("wan.protection", "one_cut", "none", _with(wan__protection="none"), loosens=None)
-    if instance.grid is None:
-        return
-    rules = instance.grid.rules
-    free: dict[str, Any] = dict.fromkeys(("max_sites", "max_rtt_ms", "ready_within_months"))
-    for key in ("interconnect", "fault_split", "share_balance"):
-        free[key] = getattr(rules, key).replaced(enabled=False)
-    for key, none in free.items():
-        asked = getattr(rules, key)
+        yield Variant("wan.protection", "one_cut", "none", change_to(wan__protection="none"), loosens=None)
+    rules = None if instance.grid is None else instance.grid.rules
+    for key in ("max_sites", "max_rtt_ms", "ready_within_months", "interconnect", "fault_split", "share_balance"):
+        asked = getattr(rules, key, None)
         if asked is not None and getattr(asked, "enabled", True):
-            shown = f"{asked:g}" if isinstance(asked, (int, float)) else "on"
-            yield Variant(f"grid.rules.{key}", shown, "none", _with(**{f"grid__rules__{key}": none}), loosens=True)
+            figure = isinstance(asked, (int, float))
+            freed = change_to(**{f"grid__rules__{key}": None if figure else asked.replaced(enabled=False)})
+            yield Variant(f"grid.rules.{key}", f"{asked:g}" if figure else "on", "none", freed, loosens=True)
 
 
 def limits_of(plan: Plan) -> Iterator[More]:
     """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
-    instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
+    instance, limits, layout = plan.instance, plan.instance.limits, plan.layout
+
+    def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> More:
+        now = getattr(limits, key)
+        more = max(now * SMALL_CHANGE, least)
+        return More(limit, more, unit, change_to(**{f"limits__{key}": now + more}), each)
+
     if limits.budget_usd:
-        more = limits.budget_usd * SMALL_CHANGE
-        yield More("budget", more, "USD", _with(limits__budget_usd=limits.budget_usd + more), MILLION)
+        yield of_limits("budget", "budget_usd", "USD", each=MILLION)
     if limits.deadline_days and instance.objective.in_dollars:
-        more = limits.deadline_days * SMALL_CHANGE
-        later = _with(limits__deadline_days=limits.deadline_days + more)
-        yield More("deadline", more, "days until the deadline", later)
+        yield of_limits("deadline", "deadline_days", "days until the deadline")
     if limits.max_batch_tokens:
-        layout = plan.layout
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
-        more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
-        bigger = _with(limits__max_batch_tokens=limits.max_batch_tokens + more)
-        yield More("batch", more, "tokens of batch", bigger, MILLION)
-    if isinstance(hardware.accelerator, Accelerator):
-        size = hardware.accelerator.hbm_bytes + 1e9
-        yield More("memory", 1.0, "GB of HBM", lambda question: with_hbm(question, size))
-    if hardware.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", _with(hardware__racks=hardware.racks + 1))
+        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
+    size = machine_of(instance).gpu.hbm_bytes + 1e9
+    yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
+    if instance.hardware.racks is not None and instance.grid is None:
+        yield More("racks", 1.0, "rack", change_to(hardware__racks=instance.hardware.racks + 1))
     if limits.facility_power_mw:
-        more = limits.facility_power_mw * SMALL_CHANGE
-        raised = _with(limits__facility_power_mw=limits.facility_power_mw + more)
-        yield More("facility power", more, "MW of the facility", raised)
+        yield of_limits("facility power", "facility_power_mw", "MW of the facility")
     yield from _grid_limits(plan)
 
 
 def _grid_limits(plan: Plan) -> Iterator[More]:
+    """Yield the limits of the grid, the sites and the fibre."""
     instance, grid, wan = plan.instance, plan.instance.grid, plan.sites.links if plan.sites else ()
     if grid is not None:
         rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
-        opened = [node for node in grid.nodes if node.id in used]
-        more = sum(area.headroom_mw for area in grid.balancing_authorities) * SMALL_CHANGE
-        if rules.headroom:
-            yield More("headroom", more, "MW of headroom", _raised("balancing_authorities", "headroom_mw"))
-        if rules.generation:
-            more = sum(node.generation_mw for node in grid.nodes) * SMALL_CHANGE
-            yield More("generation", more, "MW of generation", _raised("nodes", "generation_mw"))
-        if rules.interconnect.enabled and rules.interconnect.reading == "explicit":
-            more = sum(node.interconnect_mw or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("interconnect", more, "MW of interconnect", _raised("nodes", "interconnect_mw", used))
-        if grid.lines and (rules.grid_model != "none" or rules.interconnect.enabled):
-            more = sum(line.rating_mw * line.circuits for line in grid.lines) * SMALL_CHANGE
-            yield More("line ratings", more, "MW of line ratings", _raised("lines", "rating_mw"))
-        if instance.hardware.cooling_kw_per_m2 is not None and any(node.area_m2 for node in opened):
-            more = sum(node.area_m2 or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("land", more, "m² of land", _raised("nodes", "area_m2", used))
+        explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
+        modelled = rules.grid_model != "none" or rules.interconnect.enabled
+        bounded = any(node.area_m2 for node in grid.nodes if node.id in used)
+        land = bounded and instance.hardware.cooling_kw_per_m2 is not None
+        for limit, binds, unit, family, key, ids in (
+            ("headroom", rules.headroom, "MW", "balancing_authorities", "headroom_mw", None),
+            ("generation", rules.generation, "MW", "nodes", "generation_mw", None),
+            ("interconnect", explicit, "MW", "nodes", "interconnect_mw", used),
+            ("line ratings", bool(grid.lines) and modelled, "MW", "lines", "rating_mw", None),
+            ("land", land, "m²", "nodes", "area_m2", used),
+        ):
+            parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
+            whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
+            if binds:
+                yield More(limit, whole * SMALL_CHANGE, f"{unit} of {limit}", _raised(family, key, ids))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
         waves = wan[0].wavelengths + pair
         leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
-        lit = _with(wan__max_fibre_pairs=leased, pins={**instance.pins, "wan.wavelengths": waves})
+        lit = change_to(wan__max_fibre_pairs=leased, pins={**instance.pins, "wan.wavelengths": waves})
         yield More("fibre", 1.0, "fibre pair", lit)
 
 

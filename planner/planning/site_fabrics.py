@@ -38,7 +38,6 @@ class GatewayRates:
     exchange_gbps: float = 0.0
 
 
-NO_GATEWAY = GatewayRates()
 STATED = (  # of a design, by the names that the section has too
     *("lanes", "split", "group_links", "switches", "switch_links", "endpoint_links", "pods", "zones"),
     *("rails_per_pod", "rails_per_zone", "core_boxes", "super_spine_boxes"),
@@ -53,7 +52,7 @@ def site_fabric(
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,
-    rates: GatewayRates = NO_GATEWAY,
+    rates: GatewayRates = GatewayRates(),
     sends_meet_rings: bool = False,
 ) -> SiteFabric:
     """Return the plan's section for a site's template, with the slowdowns that the order of its racks causes.
@@ -104,15 +103,16 @@ def _wan_gateway(
 ) -> WanGateway | None:
     if not design.wan_ports:
         return None
-    price = wan_gateway_bill(network, switch, design)
-    links = design.wan_gateway_links
-    counts = {"wan_ports": links, "switches": design.wan_gateways, "uplinks": links}
-    taken = {"leaf_uplink_share": 1 - free.leaf, "pod_uplink_share": 1 - free.pod, "zone_uplink_share": 1 - free.zone}
+    price, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
     return WanGateway(
         wan_gbps=rates.wan_gbps,
         exchange_gbps=rates.exchange_gbps,
-        **counts,
-        **taken,
+        wan_ports=links,
+        switches=design.wan_gateways,
+        uplinks=links,
+        leaf_uplink_share=1 - free.leaf,
+        pod_uplink_share=1 - free.pod,
+        zone_uplink_share=1 - free.zone,
         cost_usd=price.usd,
         power_mw=price.mw,
     )
@@ -168,23 +168,23 @@ def frontier(
     only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
     ValueError: the plan has no layout or no fabric.
     """
+    from planner.checks.cost import frontier as rules
     from planner.models.fabric.frontier import alternatives
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")
-    physics = PlanPhysics(plan=plan)
+    physics, options = PlanPhysics(plan=plan), Options(time_limit=time_limit, seed=plan.seed)
     for site in sorted(physics.racks_by_site.keys() & plan.fabric.sites.keys()):
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
-            instance = plan.instance.replaced(pins=pins)
+            instance, where = plan.instance.replaced(pins=pins), site
+            if size is not None:
+                where = f"{site}, leaf domains of {size} racks"
             messages: list[str] = []
-            options = Options(time_limit=time_limit, seed=plan.seed)
             designs = alternatives(
                 instance, request, options, site=site, axes=axes, every=every, report=messages.append
             )
-            from planner.checks.cost import frontier as rules
-
             merits = list(designs[0].merits) if designs else []
             figures = [{**design.merits, **design.choices} for design in designs]
             broken = list(rules(physics, site, figures, merits, leaf_size=size))
@@ -192,7 +192,7 @@ def frontier(
                 wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
                 raise InternalError(f"the frontier breaks its own rules: {wrong}")
             for text in messages:
-                report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
+                report(f"{where}: {text}")
             yield from ((site, design) for design in designs)
 
 
@@ -223,7 +223,7 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
     return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
 
 
-def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, object]]:
+def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, Any]]:
     """Return the designs as one level of figures each."""
     return [{"site": site, **design.merits, **design.choices} for site, design in rows]
 
@@ -236,34 +236,25 @@ def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as a table, a line each."""
     head = ["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
-    return aligned([head, *(_line(site, design) for site, design in rows)])
+    keys = "leaf_domain_racks", "switches", "tiers", "family", "switch"
+    every = []
+    for own in records(rows):
+        send, splits = f"{own['pipeline_send_slowdown']:.2f}x", f"{own['unavoidable_splits']:.0f}"
+        every.append([own["site"], money(own["cost_usd"]), power(own["power_mw"]), send, splits, *_cells(own, keys)])
+    return aligned([head, *every])
 
 
 def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the cheapest fabrics by the oversubscription that they are allowed as a table, a line each."""
     head = ["at most", "carried", "cost", "power", "switches", "links", "tiers", "leaf hosts", "family", "switch"]
     keys = "switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"
-    asked = ["any" if row["oversubscription"] is None else to_one(row["oversubscription"]) for row in rows]
-    first = [[f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])] for row in rows]
-    every = zip(asked, first, rows, strict=True)
-    lines = [[most, *figures, *(_cell(row[key]) for key in keys)] for most, figures, row in every]
-    return aligned([head, *lines]) if lines else "no oversubscription leaves a fabric that keeps the rules"
+    every = []
+    for own in rows:
+        asked = "any" if own["oversubscription"] is None else to_one(own["oversubscription"])
+        carried = f"{ratio(100 * own['carried_share'])} %"
+        every.append([asked, carried, money(own["cost_usd"]), power(own["power_mw"]), *_cells(own, keys)])
+    return aligned([head, *every]) if every else "no oversubscription leaves a fabric that keeps the rules"
 
 
-def _line(site: str, alternative: Alternative) -> list[str]:
-    own: dict[str, Any] = {**alternative.merits, **alternative.choices}
-    figures = [
-        money(alternative.merits["cost_usd"]),
-        power(own["power_mw"]),
-        f"{own['pipeline_send_slowdown']:.2f}x",
-        f"{own['unavoidable_splits']:.0f}",
-    ]
-    return [
-        site,
-        *figures,
-        *(_cell(own[key]) for key in ("leaf_domain_racks", "switches", "tiers", "family", "switch")),
-    ]
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _cells(own: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    return [f"{own[key]:,}" if isinstance(own[key], int) else str(own[key]) for key in keys]

@@ -201,7 +201,7 @@ def changed(
     twice = [name for name, count in Counter(canonical(path) for path in changes).items() if count > 1]
     if twice:
         raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
-    data = base.model_dump(mode="json", exclude_none=True)
+    data = base.model_dump(mode="json")
     as_changed = f"{where} with {', '.join(f'{path}={value}' for path, value in changes.items())}"
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
@@ -216,7 +216,7 @@ def changed(
             raise InputError(f"{where}: {error}") from None
         if _is_name(path, value):
             base = load_instance(data, searched=False, where=as_changed)
-            data = base.model_dump(mode="json", exclude_none=True)
+            data = base.model_dump(mode="json")
     return load_instance(data, searched=searched, where=as_changed)
 
 

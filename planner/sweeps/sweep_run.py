@@ -70,7 +70,7 @@ def tasks_of(
 
     One of the first that is no usable instance is an InputError, one behind them fails where it is solved.
     """
-    plain, parts, keys = base.model_dump(mode="json", exclude_none=True), parts_of(base), set[str]()
+    plain, parts, keys = base.model_dump(mode="json"), parts_of(base), set[str]()
     for number, (index, point) in enumerate(points):
         data = deepcopy(plain)
         for path, value in point.items():
@@ -79,7 +79,7 @@ def tasks_of(
             instance = load_instance(data)
             named = {path for path, value in point.items() if isinstance(value, str)}
             if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
-                data = instance.model_dump(mode="json", exclude_none=True)
+                data = instance.model_dump(mode="json")
                 put_constants(data, constants)
                 instance = load_instance(data)
             asked.append(instance)

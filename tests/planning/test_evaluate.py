@@ -76,6 +76,8 @@ def test_prediction_near_the_published_step() -> None:
     assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}
     assert all(c.source for c in found.rests_on["gemm"])
     short, long = summary(found), summary(found, why=True)
+    residue = found.replaced(breakdown_seconds=found.breakdown_seconds | {"chunk_wait": 1e-12 * found.step_seconds})
+    assert summary(residue, why=True) == long  # a part within rounding has no line
     assert "gpt3: your layout fits" in short and "gemm_efficiency" not in short and "gemm_efficiency" in long
 
 

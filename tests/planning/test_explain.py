@@ -19,9 +19,10 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.plan.plan import Plan
 from planner.planning import explain, question_variants
-from planner.planning.explain import _Answer, _Questions, _Share, limits_of
+from planner.planning.explain import _Answer, _Questions, limits_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
-from planner.planning.question_variants import Variant, _with, variants_of
+from planner.planning.instance_parts import change_to
+from planner.planning.question_variants import Variant, variants_of
 from planner.solvers.signals import Deadline
 from planner.units import power
 
@@ -60,7 +61,7 @@ def test_no_answer_is_proven_that_is_far_from_its_bound() -> None:
     plan = planner.solve(small())
     v, far = Variant("site", "a", "opened"), _Answer(2.0, 1.0, 2.0, None, proved=True)
     for asked, tolerance in ((plan, SHOWN), (plan.replaced(status="feasible", objective__bound=1e-9), SHOWN)):
-        questions = _Questions(asked, JointCache(), _Share(Deadline(1.0), Options(), str, 1.0))
+        questions = _Questions(asked, JointCache(), Deadline(1.0), Options(), str)
         assert questions.tolerance <= max(tolerance, plan.instance.objective.tolerance)
         assert not questions._as_other(v, far).proved
         assert questions._as_other(v, replace(far, bound=2.0)).proved
@@ -115,23 +116,27 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     """Neither that to a question of half of a limit, of another price, nor of a choice that must not be the plan's."""
     asked = toy(seed, **how).replaced(objective__minimize=minimize, objective__tolerance=0.0)
     asked = asked.replaced(limits__deadline_days=1e6)
+
+    def answer(question: Instance, known: JointCache, without: dict[str, Any] | None = None) -> Any:
+        return explain._answer(question, explain._quietly(Options(), known), without)
+
     plan, cache = planner.solve(asked), JointCache()
     for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
-        explain._answer(of, Options(), cache)
+        answer(of, cache)
     monkeypatch.setattr(question_variants, "SMALL_CHANGE", -0.5)
     batch, hbm = asked.limits.max_batch_tokens or 0.0, asked.hardware.accelerator.hbm_bytes
     rack_usd, grid = asked.hardware.rack.price_usd, asked.grid
     figures = {"limits__max_batch_tokens": batch / 2, "hardware__accelerator__hbm_bytes": hbm / 2}
     figures |= {"hardware__rack__price_usd": rack_usd * 1.5}
     figures |= {} if grid is None else {"grid__prices__site_usd": grid.prices.site_usd + rack_usd}
-    others = [Variant(path, "", "", _with(**{path: figure})) for path, figure in figures.items()]
+    others = [Variant(path, "", "", change_to(**{path: figure})) for path, figure in figures.items()]
     others += [*(Variant(x.limit, "", "less", x.change) for x in limits_of(plan)), *variants_of(plan, [])]
     for v in others:
         question, without = v.change(asked), v.without
-        found, fresh = (explain._answer(question, Options(), x, without) for x in (replace(cache), JointCache()))
+        found, fresh = (answer(question, x, without) for x in (replace(cache), JointCache()))
         assert (found.proved, found.value) == (fresh.proved, fresh.value and pytest.approx(fresh.value, rel=1e-9))
         assert not without or found.plan is None or explain._value(v, found.plan) != v.plan_value
-    assert explain._answer(asked, Options(), cache).value == explain._answer(asked, Options(), JointCache()).value
+    assert answer(asked, cache).value == answer(asked, JointCache()).value
 
 
 def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:

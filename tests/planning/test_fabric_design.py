@@ -58,7 +58,7 @@ PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
 def no_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate no flows but where tails are asked for: nothing else depends on them."""
     if "tails" not in request.node.name:
-        monkeypatch.setattr(fabric_design, "_tails", lambda *_: (None, None))
+        monkeypatch.setattr(fabric_design.FabricSearch, "tails", lambda *_: (None, None))
 
 
 def designed(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> Plan:
@@ -361,6 +361,15 @@ def test_pins_of_other_decisions_are_refused() -> None:
     question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400))
     with pytest.raises(InputError, match=r"pins\.layout\.tensor_parallel: decides nothing of a fabric alone"):
         question_of(question, {"layout.tensor_parallel": 8})
+
+
+def test_pins_leave_the_rules_of_options() -> None:
+    """Where options ask for no loss to survive and for any ratio, a pin brings neither back."""
+    free = FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400, survives="none", oversubscription="any")
+    question = question_of_options(free)
+    pinned = question_of(question, {"fabric.tiers": 2})
+    assert pinned.network == question.network and pinned.network.survives is None
+    assert pinned.pins == {"fabric.tiers": 2}
 
 
 def test_a_file_has_the_rules_of_options() -> None:

@@ -26,7 +26,6 @@ from planner.planning import explain
 from planner.planning.explanation import Explanation
 from planner.planning.explanation import summary as explained_in_words
 from planner.planning.finish_date import start_days
-from planner.planning.instance_parts import pinned
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import summary
@@ -172,7 +171,7 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     assert all(x.loss is None or x.loss >= -1e-9 for x in found.others)
     assert all(x.days is None or x.loss == pytest.approx(x.days / least - 1, abs=1e-9) for x in found.others)
     for x in [x for x in found.sites if x.value == "closed"][:1]:
-        other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
+        other = solved(i.replaced(pins={**i.pins, f"sites.racks.{x.plan_value}": 0})).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
     text = explained_in_words(found)
     assert "days count from the decision" in text

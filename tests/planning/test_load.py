@@ -119,6 +119,8 @@ def test_a_rack_of_one_megawatt_is_legal() -> None:
 def test_loading_twice_changes_nothing() -> None:
     once = load_instance(data())
     assert load_instance(once) == once
+    free = load_instance(with_entries(data(), {"network.max_rails_per_leaf": None}))
+    assert free.network.max_rails_per_leaf is None and load_instance(free) == free  # null is not the usual value
 
 
 @each("kind", ["instance", "plan"])

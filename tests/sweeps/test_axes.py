@@ -29,6 +29,7 @@ from planner.sweeps.axes import (
     read_vary,
     shard_of,
 )
+from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 ROOT = Path(__file__).parents[2]
 MAIN = load_instance(ROOT / "instances" / "5gw.json")
@@ -158,6 +159,14 @@ def test_wrong_paths_are_named(path: str, problem: str) -> None:
 def test_part_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="network is not in the instance"):
         check_path(RACK, "network.transport.slowdown")
+
+
+def test_a_change_keeps_null_elsewhere() -> None:
+    """Null is a value of its own where a key has another one by default: any number of rails may share a leaf."""
+    free, change = MAIN.replaced(network__max_rails_per_leaf=None), {"limits.budget_usd": 9e9}
+    (task,) = tasks_for(free, [change], SweepOptions())
+    for found in (planner.changed(free, change), load_instance(task.data)):
+        assert found == free.replaced(limits__budget_usd=9e9)
 
 
 def test_every_leaf_can_be_set() -> None:
