@@ -117,7 +117,7 @@ def place(
         options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
         placement = replace_in_files(cluster, wanted, running, given.replace, busy=busy, **options)
     else:
-        with console.progress_line(log=log) as report:
+        with console.ProgressOptions(log=log).line() as report:
             report("placing")
             only = None if free.only is None else read_hosts(free.only, "--only")
             placement = planner.place(cluster, wanted, only=only, busy=busy, **asdict(search))

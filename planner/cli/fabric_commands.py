@@ -97,7 +97,7 @@ def design(
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
-    pins = console.read_pins(pin or [])
+    pins = console.read_pins(pin)
     if given is not None:
         for option in wish.given:
             key = KEYS[option]
@@ -258,7 +258,7 @@ def pareto(
             raise InputError(
                 f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
             )
-        asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin or []))
+        asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:
             write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
@@ -272,7 +272,7 @@ def pareto(
         import planner
         from planner.planning.load import load_instance
 
-        plan = planner.solve(load_instance(path, pins=console.read_pins(pin or []), constants=constants))
+        plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")

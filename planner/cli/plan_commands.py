@@ -67,7 +67,7 @@ def solve(
     from planner.plan.plan import Curve
     from planner.report.summary import curve_section, fitted, summary, terminal_width
 
-    pins, instance = asked.pins, asked.changed()
+    pins, instance = console.read_pins(asked.pin), asked.changed()
     plan: Plan | None = None
     ended = False
     try:
@@ -196,7 +196,7 @@ def layouts(
             "time_limit": time_limit,
             "seed": seed,
             "threads": threads,
-            "pins": asked.pins,
+            "pins": console.read_pins(asked.pin),
         }
         found = planner.layouts(asked.changed(), **options, on_progress=watch.event, constants=asked.constants)
     rows = layout_rows(found)
@@ -276,7 +276,7 @@ def evaluate(
     from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)
-    asked = console.what_if(instance, change, searched=False)
+    asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
     pins, note, switches = dict[str, Any](), None, dict[str, Any]()
     if from_flags is not None:
         from planner.imports.training_run import doubts, layout_of_run, read_run
@@ -289,7 +289,7 @@ def evaluate(
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
             print(f"{from_flags}: {line}", file=sys.stderr)
-    pins |= long_names(console.read_pins(pin or []), "--pin")
+    pins |= long_names(console.read_pins(pin), "--pin")
     request = load_instance(asked, pins=pins, searched=False, constants=constants)
     if from_flags is not None:
         request = with_switches(request, switches, str(from_flags), note)
@@ -345,7 +345,7 @@ def explain(
     from planner.planning.explanation import summary
     from planner.report.summary import fitted, terminal_width
 
-    pins, instance = asked.pins, asked.changed()
+    pins, instance = console.read_pins(asked.pin), asked.changed()
     printed = 0
 
     def print_more(grown: "Explanation") -> None:
@@ -480,7 +480,8 @@ def serve(
     from planner.planning.load import load_instance
     from planner.serve.local_server import HOST, QuestionThread, local_server
 
-    questions = QuestionThread(load_instance(console.what_if(instance, change)), time_limit=time_limit, seed=seed)
+    asked = console.AskedInstance(instance=instance, change=change)
+    questions = QuestionThread(load_instance(asked.changed()), time_limit=time_limit, seed=seed)
     server = local_server(questions, port)
     if holds_plan(instance) and not change:
         questions.keep(read_plan(instance))

@@ -261,7 +261,7 @@ def limits(
     question = changed(given, read_changes(asked.change or []), searched=False)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
-    with pool, console.progress_line(as_json, log) as report:
+    with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
         for point in points_of(question, flop[::-1], executor=pool, **options):
