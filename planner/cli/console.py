@@ -15,7 +15,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
@@ -141,28 +141,28 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
 
 
 InstanceFile = Annotated[
-    Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
+    Path, Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
 ]
-PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
+PlanFile = Annotated[Path, Argument(help="Plan file (JSON).")]
 Pins = Annotated[
-    list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
+    list[str] | None, Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
 ]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
+    list[str] | None, Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
 ]
-Gap = Annotated[float | None, typer.Option(help="Stop at this relative gap to the proven bound.")]
-Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
-Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
-InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
-TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
+Gap = Annotated[float | None, Option(help="Stop at this relative gap to the proven bound.")]
+Seed = Annotated[int, Option(help="Seed of the solvers.")]
+Threads = Annotated[int | None, Option(help="Threads of the solvers; 1 unless given.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="No progress on stderr.")]
+Verbose = Annotated[bool, Option("-v", "--verbose", help="All that the plan says, proofs included.")]
+Log = Annotated[Path | None, Option("--log", help="Add lines of progress with timestamps to this file.")]
+InsteadOfStdout = Annotated[Path | None, Option("-o", "--output", help="Write here in place of stdout.")]
+TopologyName = Annotated[str | None, Option(help="Which topology of a topology.yaml; its default unless given.")]
 NodeLabels = Annotated[
-    list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
+    list[str] | None, Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
 ]
 Constants = Annotated[
-    Path | None, typer.Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
+    Path | None, Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
 ]
 
 
@@ -404,7 +404,7 @@ NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic
 SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
-def number_due(error: typer.BadParameter) -> str | None:
+def number_due(error: BadParameter) -> str | None:
     """Write the complaint about an option that is no number; None where the error is another."""
     causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
     if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):

@@ -9,9 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from planner.cli import console
+from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import exists, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
@@ -29,35 +30,30 @@ if TYPE_CHECKING:
 class Search:
     """How long a plan is sought, how near to the bound, and by which solvers."""
 
-    time_limit: Annotated[float | None, typer.Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
+    time_limit: Annotated[float | None, Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
     gap: console.Gap = None
     seed: console.Seed = 0
     threads: console.Threads = None
     solver: Annotated[
         str | None,
-        typer.Option(
-            help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
-        ),
+        Option(help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."),
     ] = None
 
 
 def solve(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the plan and nothing else.")] = False,
     *,
     search: Search,
     progress: console.ProgressOptions,
     models: Annotated[
-        Path | None,
-        typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
+        Path | None, Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder.")
     ] = None,
     verbose: console.Verbose = False,
     point: Annotated[
         bool,
-        typer.Option(
-            "--point", envvar="PLANNER_POINT", help="The plan alone, without the curve of what less money buys."
-        ),
+        Option("--point", envvar="PLANNER_POINT", help="The plan alone, without the curve of what less money buys."),
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
@@ -95,7 +91,7 @@ def solve(
         ended = True
     if as_json:
         print(plan.model_dump_json(indent=1))
-    raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
+    raise Exit(ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
 
 
 def _curve_of(
@@ -123,32 +119,32 @@ OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep;
 class CurveSearch:
     """How long a curve is sought, how near to every plan, and how many of its points are shown."""
 
-    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.03
-    points: Annotated[
-        int | None, typer.Option(help="Most points, both ends and the knee among them; all unless given.")
-    ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the curve as far as it is proven.")] = None
+    epsilon: Annotated[float, Option(help=EPSILON_HELP)] = 0.03
+    points: Annotated[int | None, Option(help="Most points, both ends and the knee among them; all unless given.")] = (
+        None
+    )
+    time_limit: Annotated[float | None, Option(help="Seconds; then the curve as far as it is proven.")] = None
     seed: console.Seed = 0
     threads: console.Threads = None
 
 
 def frontier(
     asked: console.AskedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=OUTPUT_HELP)] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help=OUTPUT_HELP)] = None,
     *,
     search: CurveSearch,
-    plot: Annotated[Path | None, typer.Option(help="Draw days against capital here (.svg, .png).")] = None,
-    plans: Annotated[Path | None, typer.Option(help="Write the plan of each point into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the curve as JSON and nothing else.")] = False,
+    plot: Annotated[Path | None, Option(help="Draw days against capital here (.svg, .png).")] = None,
+    plans: Annotated[Path | None, Option(help="Write the plan of each point into this folder.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the curve as JSON and nothing else.")] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
     from planner.imports.instance_file import holds_plan
+    from planner.report.plots.plan_plots import staircase
+    from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None:
-        from planner.sweeps.row_store import ENDINGS, need_pyarrow
-
         if output.suffix not in ENDINGS:
             ending = output.suffix or "without an ending"
             raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
@@ -161,25 +157,32 @@ def frontier(
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
         front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
-    _write_curve(front, output, plot, plans, time.perf_counter() - started)
+    if output is not None and output.suffix == CURVE:
+        console.write_model(front.curve, output)
+    elif output is not None:
+        write_rows(output, list(curve_rows(front, time.perf_counter() - started)))
+    for index, plan in enumerate(front.plans if plans is not None else ()):
+        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
+    if plot is not None:
+        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
         from planner.report.summary import curve_text, terminal_width
 
         print(curve_text(front, search.epsilon, terminal_width()))
-    raise typer.Exit(_status(front, search.epsilon))
+    raise Exit(_status(front, search.epsilon))
 
 
 def layouts(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
-    within: Annotated[float, typer.Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the layouts so far.")] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
+    within: Annotated[float, Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
+    time_limit: Annotated[float | None, Option(help="Seconds; then the layouts so far.")] = None,
     *,
     seed: console.Seed = 0,
     threads: console.Threads = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
@@ -208,22 +211,8 @@ def layouts(
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
     if not found.plans:
-        raise typer.Exit(console.ExitCode.INFEASIBLE if found.proven else console.ExitCode.LIMIT)
-    raise typer.Exit(console.ExitCode.DONE if found.proven else console.ExitCode.LIMIT)
-
-
-def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
-    from planner.report.plots.plan_plots import staircase
-    from planner.sweeps.row_store import CURVE, curve_rows, write_rows
-
-    if output is not None and output.suffix == CURVE:
-        console.write_model(front.curve, output)
-    elif output is not None:
-        write_rows(output, list(curve_rows(front, seconds)))
-    for index, plan in enumerate(front.plans if plans is not None else ()):
-        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
-    if plot is not None:
-        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
+        raise Exit(ExitCode.INFEASIBLE if found.proven else ExitCode.LIMIT)
+    raise Exit(ExitCode.DONE if found.proven else ExitCode.LIMIT)
 
 
 def _status(front: "Frontier", epsilon: float) -> int:
@@ -232,32 +221,30 @@ def _status(front: "Frontier", epsilon: float) -> int:
     if doubted:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
-        return console.ExitCode.UNVERIFIED
+        return ExitCode.UNVERIFIED
     if not curve.points and curve.stopped == "proved":
-        return console.ExitCode.INFEASIBLE
+        return ExitCode.INFEASIBLE
     if curve.stopped == "interrupted":
-        return console.ExitCode.INTERRUPTED
+        return ExitCode.INTERRUPTED
     within = curve.epsilon is not None and curve.epsilon <= epsilon
-    return console.ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else console.ExitCode.LIMIT
+    return ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else ExitCode.LIMIT
 
 
 def evaluate(
     instance: console.InstanceFile,
-    pin: Annotated[
-        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")
-    ] = None,
+    pin: Annotated[list[str] | None, Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")] = None,
     change: console.Changes = None,
     from_flags: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
+        Path | None, Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Name the constants behind each part of the step.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    why: Annotated[bool, Option("--why", help="Name the constants behind each part of the step.")] = False,
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
@@ -312,7 +299,7 @@ def evaluate(
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
-    raise typer.Exit(console.ExitCode.DONE if evaluation.fits else console.ExitCode.INFEASIBLE)
+    raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
 
 def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
@@ -330,13 +317,12 @@ def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
 
 def explain(
     asked: console.PinnedInstance,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds for the plan, and again for all alternatives, of 40 at least."),
+        float | None, Option(help="Seconds for the plan, and again for all alternatives, of 40 at least.")
     ] = None,
-    near: Annotated[int, typer.Option(help="List the N best plans over other sets of sites.")] = 0,
-    within: Annotated[float, typer.Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
+    near: Annotated[int, Option(help="List the N best plans over other sets of sites.")] = 0,
+    within: Annotated[float, Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
     *,
     progress: console.ProgressOptions,
 ) -> None:
@@ -367,11 +353,11 @@ def explain(
     if as_json:
         print(explanation.model_dump_json(indent=1))
     if explanation.interrupted:
-        raise typer.Exit(console.ExitCode.INTERRUPTED)
+        raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
-        raise typer.Exit(console.ExitCode.UNVERIFIED)
-    ends = {"infeasible": console.ExitCode.INFEASIBLE, "unknown": console.ExitCode.LIMIT}
-    raise typer.Exit(ends.get(explanation.status, console.ExitCode.DONE))
+        raise Exit(ExitCode.UNVERIFIED)
+    ends = {"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}
+    raise Exit(ends.get(explanation.status, ExitCode.DONE))
 
 
 def check(plan: console.PlanFile) -> None:
@@ -384,14 +370,14 @@ def check(plan: console.PlanFile) -> None:
         print(f"{violation.rule}: {violation.message}")
     if not violations and given.status == "unknown":
         print(f"{plan}: holds no decisions to check: its search ended without a plan", file=sys.stderr)
-    raise typer.Exit(console.ExitCode.BROKEN if violations else console.ExitCode.DONE)
+    raise Exit(ExitCode.BROKEN if violations else ExitCode.DONE)
 
 
 def show(
     plan: console.PlanFile,
     section: Annotated[
         str | None,
-        typer.Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
+        Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
     ] = None,
     verbose: console.Verbose = False,
 ) -> None:
@@ -407,10 +393,10 @@ def show(
 def compare(
     files: Annotated[
         list[str],
-        typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
+        Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
     ],
-    diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    diff: Annotated[bool, Option("--diff", help="Only what differs.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.summary import PIPE, fitted, terminal_width
@@ -439,18 +425,17 @@ def _path(given: str) -> Path:
     return Path(given if exists(Path(given)) else given.partition("#")[0])
 
 
-def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
+def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
     from planner.cli.schemas import SCHEMAS, schema_text
 
-    if what not in SCHEMAS:
-        raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
+    console.require_choice("schema", what, tuple(sorted(SCHEMAS)))
     print(schema_text(what), end="")
 
 
 def report(
-    plans: Annotated[list[Path], typer.Argument(help="Plan files (JSON), one or more.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the page here (HTML).")],
+    plans: Annotated[list[Path], Argument(help="Plan files (JSON), one or more.")],
+    output: Annotated[Path, Option("-o", "--output", help="Write the page here (HTML).")],
 ) -> None:
     """Write plans as one self-contained page: maps, bars, layout, fabric, placement and proofs."""
     from planner.report.page.page import report_page
@@ -468,8 +453,8 @@ def report(
 
 def serve(
     instance: console.InstanceFile,
-    port: Annotated[int, typer.Option(help="Port of this machine; 0: any that is free.")] = 8765,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds of each question.")] = None,
+    port: Annotated[int, Option(help="Port of this machine; 0: any that is free.")] = 8765,
+    time_limit: Annotated[float | None, Option(help="Seconds of each question.")] = None,
     change: console.Changes = None,
     seed: console.Seed = 0,
 ) -> None:
