@@ -22,7 +22,7 @@ from planner.instance.base import Count, Frozen, NonNegative, with_schema_key
 from planner.instance.read import validated
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_files import kind_of, other_kind, without_schema_key
+from planner.plan.plan_files import kind_of, of_kind
 
 PREFIX = "r"
 MAX_RANGE = 65_536  # Slurm refuses a longer range (MAX_RANGE of its hostlist.c), so longer runs are written as several.
@@ -397,7 +397,7 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
     if not isinstance(data, (Mapping, Plan)):
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
     if isinstance(data, Plan) or kind_of(data) == "plan":
-        plan = validated(Plan, without_schema_key(data), where)
+        plan = data if isinstance(data, Plan) else validated(Plan, of_kind(data, where, "plan"), where)
         whole = job_of_plan(plan, where).gpus_per_node or 0
         if gpus_per_node is None and whole > HOST_GPUS:
             several = f"a rack has {whole} GPUs at work, more than one host starts"
@@ -406,10 +406,7 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
         return job_of_plan(plan, where, gpus_per_node)
     if gpus_per_node is not None:
         raise InputError(f"{where}: a job's file has its gpus_per_node; leave out --gpus-per-node, which is for plans")
-    problem = other_kind(data, where, "job")
-    if problem is not None:
-        raise InputError(problem)
-    renamed = dict(without_schema_key(data))
+    renamed = of_kind(data, where, "job")
     for key in ("mesh", "traffic_bytes_per_step"):
         axes = renamed.get(key)
         if isinstance(axes, Mapping):
