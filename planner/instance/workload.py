@@ -322,11 +322,7 @@ REPLACED = {  # keys of before, by what says the same now
 }
 # Of these, shares that were hidden, or of gradients shown, by the exchange.
 HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
-DISPATCH_SECONDS: dict[Dispatcher, str] = {
-    "all_to_all": "all_to_all_seconds",
-    "deep_ep": "deep_ep_seconds",
-    "hybrid_ep": "hybrid_ep_seconds",
-}
+DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in get_args(Dispatcher)}
 
 
 class Software(Sourced):
@@ -530,17 +526,8 @@ class Software(Sourced):
 
 
 SWITCHES = (
-    "overlaps",
-    "dispatcher",
-    "cuda_graphs",
-    "fused_experts",
-    "fp8_recipe",
-    "fp8_parameters",
-    "fused_loss",
-    "fused_gradient_sums",
-    "activation_offload",
-    "recompute_modules",
-    "fp8_attention",
+    *("overlaps", "dispatcher", "cuda_graphs", "fused_experts", "fp8_recipe", "fp8_parameters", "fused_loss"),
+    *("fused_gradient_sums", "activation_offload", "recompute_modules", "fp8_attention"),
 )
 """Keys of a software stack that turn mechanisms on and off; its other figures are what these cost."""
 
