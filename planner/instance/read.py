@@ -197,15 +197,11 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
     made = not drop and any("properties" in form for schema in inner for form in _forms(schema, root))
     if isinstance(holder, dict) and not (inner and (needed or made)):
         return holder.pop(str(last), holder) is not holder
-    if not inner:
-        return False
-    if isinstance(holder, dict):
-        holder[str(last)] = _plainest(inner[0], root)
-    elif isinstance(holder, list) and isinstance(last, int) and last in range(len(holder)):
-        holder[last] = _plainest(inner[0], root)
-    else:
-        return False
-    return True
+    listed = isinstance(holder, list) and isinstance(last, int) and last < len(holder)
+    if inner and (listed or isinstance(holder, dict)):
+        holder[str(last) if isinstance(holder, dict) else last] = _plainest(inner[0], root)
+        return True
+    return False
 
 
 def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
