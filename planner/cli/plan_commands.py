@@ -20,10 +20,9 @@ from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
-    from planner.plan.plan import Curve, Plan
+    from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier
-    from planner.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ def solve(
     from planner.planning.session import Session
 
     require_writable(output)
-    from planner.plan.plan import Curve
+    from planner.planning.frontier import why_no_curve
     from planner.report.summary import curve_section, fitted, summary, terminal_width
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
@@ -75,16 +74,25 @@ def solve(
             console.tell_not_modelled(plan.instance)
             if not as_json:
                 print(summary(plan, terminal_width(), verbose=verbose), flush=True)
-            if not point:
+            # An infeasible plan has no curve; one whose goal was a curve has it already.
+            if not point and plan.status not in ("infeasible", "unknown") and plan.curve is None:
                 watch.shown = shown  # printing took the line away
-                curve = _curve_of(plan, session, deadline, watch, search)
-                if isinstance(curve, Curve):
-                    plan = plan.replaced(curve=curve)
+                why = why_no_curve(plan)
+                if why is None and deadline.passed:
+                    why = "a signal ended the search before it" if interrupted() else "the time limit came first"
+                if why is None:
+                    again: dict[str, Any] = {
+                        "time_limit": deadline.limit,
+                        "seed": search.seed,
+                        "threads": search.threads,
+                    }
+                    found = session.curve(plan, **again, on_progress=watch.event)
+                    plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
-                ended = interrupted()
-                if not as_json and curve is not None:
-                    text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
+                if not as_json:
+                    text = curve_section(plan.curve) if plan.curve else f"No curve of less money: {why}."
                     print(fitted(text, terminal_width()))
+            ended = not point and interrupted()
     except KeyboardInterrupt:
         if plan is None:
             raise
@@ -92,23 +100,6 @@ def solve(
     if as_json:
         print(plan.model_dump_json(indent=1))
     raise Exit(ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
-
-
-def _curve_of(
-    plan: "Plan", session: "Session", deadline: Deadline, watch: console.Watch, search: Search
-) -> "Curve | str | None":
-    """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
-    from planner.planning.frontier import why_no_curve
-
-    if plan.status in ("infeasible", "unknown") or plan.curve is not None:  # or the curve was the goal
-        return None
-    why = why_no_curve(plan)
-    if why is None and deadline.passed:
-        why = "a signal ended the search before it" if interrupted() else "the time limit came first"
-    if why is not None:
-        return why
-    left, seed, threads = deadline.limit, search.seed, search.threads
-    return session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event).curve
 
 
 EPSILON_HELP = "End where a row is within this share of every plan, in capital and in days: 0.03 is three percent."
@@ -194,14 +185,9 @@ def layouts(
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
     require_writable(output)
     with ending_searches(), progress.line() as watch:
-        options: dict[str, Any] = {
-            "within": within,
-            "time_limit": time_limit,
-            "seed": seed,
-            "threads": threads,
-            "pins": console.read_pins(asked.pin),
-        }
-        found = planner.layouts(asked.changed(), **options, on_progress=watch.event, constants=asked.constants)
+        options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
+        options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
+        found = planner.layouts(asked.changed(), **options, on_progress=watch.event)
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":

@@ -364,8 +364,7 @@ class Software(Sourced):
     )
     fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
     fused_gradient_sums: bool = Field(
-        True,
-        description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
+        True, description="Products add weight gradients to other micro-batches'; else a kernel of its own does."
     )
     activation_offload: Fraction = Field(
         0.0, description="Share of stored activations that wait in the host's memory between the passes."
