@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, Option, Typer
 
 from planner.cli import console
-from planner.cli.console import ExitCode
 from planner.errors import InputError, hint
 from planner.files import read_text, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
@@ -102,7 +101,6 @@ def calibrate(
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
     print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
-    raise Exit(ExitCode.DONE)
 
 
 def table(constants: "MeasuredConstants") -> "Iterator[str]":

@@ -54,20 +54,11 @@ app = Typer(
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(plan_commands.solve, plan_commands.frontier, plan_commands.layouts, plan_commands.evaluate),
-    plan_commands.explain,
-    *(plan_commands.check, plan_commands.show, plan_commands.schema, cluster_commands.place),
-    *(
-        fabric_commands.simulate,
-        sweep_commands.limits,
-        sweep_commands.plot,
-        plan_commands.report,
-        plan_commands.compare,
-        plan_commands.serve,
-        sweep_commands.sweep,
-        cluster_commands.topology,
-    ),
-    *(cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize, cluster_commands.queue),
-    *(file_commands.calibrate, file_commands.init, file_commands.catalogue),
+    *(plan_commands.explain, plan_commands.check, plan_commands.show, plan_commands.schema),
+    *(cluster_commands.place, fabric_commands.simulate, sweep_commands.limits, sweep_commands.plot),
+    *(plan_commands.report, plan_commands.compare, plan_commands.serve, sweep_commands.sweep),
+    *(cluster_commands.topology, cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize),
+    *(cluster_commands.queue, file_commands.calibrate, file_commands.init, file_commands.catalogue),
 )
 for command in COMMANDS:
     app.command()(watched(command))

@@ -81,12 +81,9 @@ def solve(
                 if why is None and deadline.passed:
                     why = "a signal ended the search before it" if interrupted() else "the time limit came first"
                 if why is None:
-                    again: dict[str, Any] = {
-                        "time_limit": deadline.limit,
-                        "seed": search.seed,
-                        "threads": search.threads,
-                    }
-                    found = session.curve(plan, **again, on_progress=watch.event)
+                    left, seed, threads = deadline.limit, search.seed, search.threads
+                    told = watch.event
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=told)
                     plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
                 if not as_json:

@@ -240,15 +240,10 @@ class Reliability(Sourced):
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     @model_validator(mode="after")
-    def _gpus_fail_too(self) -> Self:
-        """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""
+    def _complete(self) -> Self:
+        # Of links alone, without transceivers, or with lanes to spare, nothing would ever stop the job.
         if self.counts_links and all(part.gpu_hours_per_event is None for part in self.parts.values()):
             raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_choose(self) -> Self:
-        """Refuse choices that leave no way to go on."""
         if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
             problem = 'recoveries has "warm-spares" alone, and spare_targets no share above 0'
             raise ValueError(f"{problem}; add one to either")

@@ -220,21 +220,15 @@ class Model(Sourced):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        if self.latent_attention is not None:
-            if self.head_size is not None or self.kv_heads is not None:
-                raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
-            return self
-        if self.head_size is None and self.hidden % self.heads:
+        if self.latent_attention is not None and (self.head_size is not None or self.kv_heads is not None):
+            raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
+        if self.latent_attention is None and self.head_size is None and self.hidden % self.heads:
             most = min(self.hidden, 4 * self.heads, 100_000)
             divisors = (divisor for divisor in range(1, most + 1) if self.hidden % divisor == 0)
             near = min(divisors, key=lambda divisor: (abs(divisor - self.heads), divisor))
             raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
-        if self.heads % (self.kv_heads or self.heads):
+        if self.latent_attention is None and self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
-        return self
-
-    @model_validator(mode="after")
-    def _layers_by_kind(self) -> Self:
         dense = self.experts.dense_layers if self.experts else 0
         if self.experts is not None and dense >= self.layers:
             raise ValueError(f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it")
