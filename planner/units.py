@@ -229,13 +229,8 @@ class ArgumentKind:
 _FILE = (str, os.PathLike)
 _PATH, _CALLBACK = ArgumentKind("a path", _FILE), ArgumentKind("a function of one argument", (Callable,))  # type: ignore[arg-type]
 _BY_PATH = ArgumentKind('a dict by dotted path, such as {"layout.tensor_parallel": 8}', (Mapping,))
-_INSTANCE = ArgumentKind(
-    "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan",
-    (*_FILE, Mapping),
-    ("Instance", "Plan"),
-)
-_JOB = ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan"))
-_NODES = ArgumentKind("names of nodes, or a hostlist", (Iterable,))
+_INSTANCE_WORDS = "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan"
+_INSTANCE = ArgumentKind(_INSTANCE_WORDS, (*_FILE, Mapping), ("Instance", "Plan"))
 # By the name of the argument; "call.argument" where a call has a kind of its own.
 KINDS: Mapping[str, ArgumentKind] = {
     **dict.fromkeys(("instance", "question", "curve.plan"), _INSTANCE),
@@ -252,8 +247,8 @@ KINDS: Mapping[str, ArgumentKind] = {
     "finished": ArgumentKind("keys of rows", (Collection,)),
     "rows": ArgumentKind("rows of a sweep, or plans", (Iterable,)),
     "topology": ArgumentKind("the path of a file, a Topology or a Cluster", _FILE, ("Topology", "Cluster")),
-    "job": _JOB,
-    **dict.fromkeys(("busy", "free", "only"), _NODES),
+    "job": ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan")),
+    **dict.fromkeys(("busy", "free", "only"), ArgumentKind("names of nodes, or a hostlist", (Iterable,))),
     "network": ArgumentKind("the path of a file, a dict, a Plan or a Fabric", (*_FILE, Mapping), ("Plan", "Fabric")),
 }
 

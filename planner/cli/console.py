@@ -77,19 +77,20 @@ def require_picture(path: Path | None) -> None:
 @contextmanager
 def folder_for(plans: Path | None) -> Iterator[None]:
     """Make the folder of --plans for what runs inside; bad input there leaves no new folder behind. None: no folder."""
-    made = False
-    if plans is not None and not exists(plans) and plans.parent.is_dir():
-        try:
-            plans.mkdir()
-        except OSError as error:
-            raise unwritable(plans, error) from None
-        made = True
+    if plans is None:
+        yield
+        return
+    made = not exists(plans) and plans.parent.is_dir()
     try:
-        if plans is not None:
-            require_folder(plans)
+        if made:
+            plans.mkdir()
+    except OSError as error:
+        raise unwritable(plans, error) from None
+    try:
+        require_folder(plans)
         yield
     except InputError:
-        if made and plans is not None:
+        if made:
             plans.rmdir()
         raise
 
@@ -199,9 +200,9 @@ BAR = 16  # columns
 class Watch:
     """The phase of a command and the last that it reported: shown while it runs, and logged."""
 
-    def __init__(self, phase: str, *, shown: bool, log: TextIO | None = None) -> None:
-        self.phase, self.text, self.share = phase, "", 0.0
-        self.shown, self.log = shown, log
+    def __init__(self, phase: str, *, shown: bool) -> None:
+        self.phase, self.text, self.share, self.shown = phase, "", 0.0, shown
+        self.log: TextIO | None = None
         self.started = self._logged = time.monotonic()
         self._live: Live | None = None
         self._lock, self._err = threading.RLock(), sys.stderr

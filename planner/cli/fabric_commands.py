@@ -152,13 +152,10 @@ def export(
     console.require_choice("--detail", detail, DETAILS)
     require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
     from planner.exports import fabric_graph, fabric_parts
-    from planner.exports.fabric_graph import failure_domains_csv, failure_domains_json
-    from planner.exports.fabric_parts import built_fabric
     from planner.report.page.drawings import fabric_svg
 
+    by_ending = fabric_graph.failure_domains_json if output.suffix == ".json" else fabric_graph.failure_domains_csv
     given = read_plan(plan)
-    with console.requiring_sound(given, plan):
-        wired = built_fabric(given, site)
     writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": fabric_parts.cable_list,
         "bom": fabric_parts.bill_of_materials,
@@ -167,13 +164,12 @@ def export(
         "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
         "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-        "failure-domains": partial(failure_domains_json if output.suffix == ".json" else failure_domains_csv, given),
+        "failure-domains": partial(by_ending, given),
     }
     with console.requiring_sound(given, plan):
+        wired = fabric_parts.built_fabric(given, site)
         if form == "netbox":
-            from planner.exports.fabric_parts import write_netbox
-
-            write_netbox(output, wired)
+            fabric_parts.write_netbox(output, wired)
         else:
             write_streamed(output, partial(writers[form], wired))
 
