@@ -398,12 +398,12 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
     if isinstance(data, Plan) or kind_of(data) == "plan":
         plan = data if isinstance(data, Plan) else validated(Plan, of_kind(data, where, "plan"), where)
-        whole = job_of_plan(plan, where).gpus_per_node or 0
-        if gpus_per_node is None and whole > HOST_GPUS:
+        job = job_of_plan(plan, where, gpus_per_node)
+        if gpus_per_node is None and (whole := job.gpus_per_node or 0) > HOST_GPUS:
             several = f"a rack has {whole} GPUs at work, more than one host starts"
             remedy = f"give --gpus-per-node: those of a host, or {whole} for a topology of racks"
             raise InputError(f"{where}: {several}; {remedy}")
-        return job_of_plan(plan, where, gpus_per_node)
+        return job
     if gpus_per_node is not None:
         raise InputError(f"{where}: a job's file has its gpus_per_node; leave out --gpus-per-node, which is for plans")
     renamed = of_kind(data, where, "job")

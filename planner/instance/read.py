@@ -56,25 +56,11 @@ def validated(
         kind = "plan" if "instance" in model.model_fields else "instance"
         remedy = f"write 3, and the keys that are then refused as `planner schema {kind}` names them"
         raise InputError(f"{where}: schema_version: must be 3 (is 1); {remedy}")
-    faults = faults or Faults()
-    result = _with_stand_ins(model, data, faults)
-    unnamed = any(NAMING.search(place) for place in faults.replaced)
-    for problem in () if result is None else islice(problems(result), MOST_LINES):
-        path, _, complaint = problem.partition(": ")
-        if not (unnamed and NO_SUCH_NAME.search(complaint)):
-            faults.add(path, complaint)
-    if faults.lines or result is None:
-        left = len(faults.lines) - MOST_LINES
-        more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
-        raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
-    return result
-
-
-def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
-    """Return data as their type, with placeholders for wrong values; None where too many are wrong to go on."""
+    faults, result = faults or Faults(), None
     for _ in range(ROUNDS):
         try:
-            return model.model_validate(data)
+            result = model.model_validate(data)
+            break
         except ValidationError as error:
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
@@ -82,11 +68,20 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
         for path, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
-        for path in {path for path, _ in wrong}:
-            if not path or not put_stand_in(model, data, path, drop=dotted(path) in faults.replaced):
-                return None
-            faults.replaced.append(dotted(path))
-    return None
+        places = {path: dotted(path) for path, _ in wrong}
+        if not all(put_stand_in(model, data, path, drop=name in faults.replaced) for path, name in places.items()):
+            break  # too much is wrong to go on
+        faults.replaced += places.values()
+    unnamed = any(NAMING.search(place) for place in faults.replaced)
+    for problem in () if result is None else islice(problems(result), MOST_LINES):
+        place, _, complaint = problem.partition(": ")
+        if not (unnamed and NO_SUCH_NAME.search(complaint)):
+            faults.add(place, complaint)
+    if faults.lines or result is None:
+        left = len(faults.lines) - MOST_LINES
+        more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
+        raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
+    return result
 
 
 def _holds(path: str, inner: str) -> bool:
@@ -183,6 +178,8 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
     """Put the plainest value of its type at a location, or take it away (an object to `drop`); return whether."""
+    if not location:
+        return False
     *parents, last = location
     root = schema_of(model)
     holder, schemas = data, list(_forms(root, root))
