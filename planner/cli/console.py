@@ -389,7 +389,6 @@ WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to
 
 
 def _keep_what_is_read(options: Mapping[str, Any]) -> None:
-    """Refuse to write over a file that the command reads."""
     given = (value for name, value in options.items() if name not in WRITTEN)
     read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
     written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]

@@ -232,6 +232,7 @@ def evaluate(
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
+    from planner.imports.training_run import doubts, layout_of_run, read_run
     from planner.instance.references_and_pins import long_names
     from planner.planning.evaluate import (
         OTHER_DECISIONS,
@@ -247,22 +248,18 @@ def evaluate(
 
     require_writable(output)
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
-    pins, note, switches = dict[str, Any](), None, dict[str, Any]()
-    if from_flags is not None:
-        from planner.imports.training_run import doubts, layout_of_run, read_run
-
-        run = read_run(from_flags)
+    run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
+    if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         pins |= _replicas_of_plan(instance, pins.get("layout.data_parallel"))  # which no flag can say
-        note, switches = run.items.note(), run.switches
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
             print(f"{from_flags}: {line}", file=sys.stderr)
     pins |= long_names(console.read_pins(pin), "--pin")
     request = load_instance(asked, pins=pins, searched=False, constants=constants)
-    if from_flags is not None:
-        request = with_switches(request, switches, str(from_flags), note)
+    if run is not None:
+        request = with_switches(request, run.switches, str(from_flags), run.items.note())
     evaluation = planner.evaluate(request)
     console.tell_not_modelled(request)
     if output is not None:

@@ -179,7 +179,6 @@ class FailingPart(Sourced):
 
     @model_validator(mode="after")
     def _counted_once(self) -> Self:
-        """Refuse a part that is counted by none or by several of its keys, and repairs of links."""
         given = [name for name in COUNTED_BY if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")

@@ -173,10 +173,7 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse a loss to survive and ratios by tier where groups of switches are joined directly.
-
-        The links that remain after a loss are not counted for such fabrics, and they have no tiers.
-        """
+        """Refuse both for dragonflies: they have no tiers, and the links that remain after a loss are not counted."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier

@@ -136,7 +136,6 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
 
 
 def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """Return the remedy for an unknown key: the nearest known key, or all known keys."""
     current: Any = model
     for part in location[:-1]:
         fields = getattr(current, "model_fields", None)

@@ -201,7 +201,6 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 
 def _link_problems(instance: Instance) -> Iterator[str]:
-    """Yield the complaints that prevent counting failures by link."""
     reliability, network = instance.reliability, instance.network
     if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
         return
@@ -266,7 +265,6 @@ def pool_problems(instance: Instance) -> Iterator[str]:
 
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:
-    """Yield complaints about parts of an instance with alternatives to its hardware that cannot be planned."""
     hardware = instance.hardware
     if not hardware.alternatives:
         return

@@ -275,7 +275,6 @@ class Precision(Sourced):
 
     @model_validator(mode="after")
     def _has_working_copies(self) -> Self:
-        """Refuse fewer bytes of all copies of a parameter than of the working copy alone."""
         if self.parameter_bytes < self.working_parameter_bytes:
             raise ValueError(
                 f"parameter_bytes ({self.parameter_bytes:g}) is less than working_parameter_bytes "
