@@ -382,12 +382,14 @@ def compare(
     from planner.report.summary import PIPE, fitted, terminal_width
     from planner.report.tables import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
 
-    several, columns = len({_path(given) for given in files}) > 1, []
-    for given in files:
-        number = given.removeprefix(str(_path(given))).removeprefix("#")
+    # An existing file may have a # in its own name.
+    paths = [Path(given if exists(Path(given)) else given.partition("#")[0]) for given in files]
+    several, columns = len(set(paths)) > 1, []
+    for given, path in zip(files, paths, strict=True):
+        number = given.removeprefix(str(path)).removeprefix("#")
         if number and not (number.isascii() and number.isdigit()):
             raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
-        columns += columns_of_file(_path(given), int(number) if number else None, several=several)
+        columns += columns_of_file(path, int(number) if number else None, several=several)
     if len(columns) < 2:
         raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
     rows = rows_of(columns, diff=diff)
@@ -398,11 +400,6 @@ def compare(
         judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
         print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
         print(table([column.name for column in columns], rows, width) if rows else "no difference")
-
-
-def _path(given: str) -> Path:
-    """Return the file of FILE#N; an existing file may have a # in its own name."""
-    return Path(given if exists(Path(given)) else given.partition("#")[0])
 
 
 def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:

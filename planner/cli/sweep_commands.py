@@ -115,16 +115,18 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     from planner.sweeps.row_store import latest
 
     store.tabulate()
-    progress.counts = Counter(row.status for row in latest(store.rows) if row.key in keys)
+    counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
+    by_status = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+    summary = f"{counts.total()} of {progress.total} points ({by_status})"
     if status == ExitCode.INTERRUPTED:
-        print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
+        print(f"interrupted with {summary} in {store.path}; go on with --resume", file=sys.stderr)
     else:
-        others = len(latest(store.rows)) - progress.counts.total()
+        others = len(latest(store.rows)) - counts.total()
         more = f" and {counted(others, 'row')} of other points" if others else ""
-        print(f"{progress.summary()} in {store.output}{more}")
-    if status == ExitCode.DONE and progress.counts[FAILED]:
+        print(f"{summary} in {store.output}{more}")
+    if status == ExitCode.DONE and counts[FAILED]:
         reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)
-        print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
+        print(f"{counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
         status = ExitCode.BROKEN
     doubted = [row for row in latest(store.rows) if row.key in keys and row.verified is False]
     if doubted:
@@ -132,7 +134,7 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
     if status == ExitCode.DONE and doubted:
         status = ExitCode.UNVERIFIED
-    elif status == ExitCode.DONE and progress.counts and set(progress.counts) == {"unknown"}:
+    elif status == ExitCode.DONE and set(counts) == {"unknown"}:
         status = ExitCode.LIMIT
     raise Exit(status)
 
@@ -155,11 +157,6 @@ class SweepProgress:
             rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
         others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
         return f"{rows}/{self.total} points{rate_text}{others}"
-
-    def summary(self) -> str:
-        """Write the number of points by status."""
-        by_status = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items())) or "none"
-        return f"{self.counts.total()} of {self.total} points ({by_status})"
 
 
 def plot(
