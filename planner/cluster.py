@@ -369,9 +369,11 @@ def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
         yield ",".join(f"{axis}={i}" for axis, i in along), first
 
 
-def _ranks(job: Job, axes: Iterable[str]) -> list[int]:
-    """Return the ranks along axes of a mesh from the first: the nodes of a member follow each other."""
-    return [first + node for _, first in _places(job, axes) for node in range(job.nodes_per_member)]
+def _groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each place along the axes `outside` by name, with the ranks along those `inside`, a member's in a row."""
+    ranks = [first + node for _, first in _places(job, inside) for node in range(job.nodes_per_member)]
+    for name, first in _places(job, outside):
+        yield name, tuple(first + rank for rank in ranks)
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -383,9 +385,8 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    inside = _ranks(job, ["data"])
-    for label, first in _places(job, [axis for axis in job.mesh if axis != "data"]):
-        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + rank for rank in inside))
+    for label, ranks in _groups(job, ["data"], [axis for axis in job.mesh if axis != "data"]):
+        yield Slot(0, f"data[{label}]" if label else "data", ranks)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
@@ -526,12 +527,10 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    inside = _ranks(job, [kept.axis for kept in reversed(levels(job)[: level + 1])])
-    for label, first in _places(job, numbering(job, level)):
-        yield Slot(0, label, tuple(first + rank for rank in inside))
+    inside = [kept.axis for kept in reversed(levels(job)[: level + 1])]
+    return (Slot(0, name, ranks) for name, ranks in _groups(job, inside, numbering(job, level)))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    inside, others = _ranks(job, [axis]), [other for other in job.mesh or {} if other != axis]
-    return [tuple(first + rank for rank in inside) for _, first in _places(job, others)]
+    return [ranks for _, ranks in _groups(job, [axis], [other for other in job.mesh or {} if other != axis])]
