@@ -157,7 +157,6 @@ class Hardware(Sourced):
 Recovery = Literal["restart", "warm-spares", "elastic"]
 CheckpointTarget = Literal["storage", "memory"]
 COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
-SpareTarget = Annotated[float, Field(ge=0, lt=1)]
 
 
 class FailingPart(Sourced):
@@ -226,7 +225,7 @@ class Reliability(Sourced):
     checkpoint_targets: tuple[CheckpointTarget, ...] = Field(
         ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
     )
-    spare_targets: tuple[SpareTarget, ...] = Field(
+    spare_targets: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(
         (0.0, 0.99),
         min_length=1,
         description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",

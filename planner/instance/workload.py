@@ -302,8 +302,6 @@ RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe",
 CORE_ATTENTION: tuple[RecomputeModule, ...] = ("core_attn",)
 RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
 NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
-ZERO_STAGES: tuple[Zero, ...] = get_args(Zero)
-PARALLELISM: tuple[Parallelism, ...] = get_args(Parallelism)
 
 
 REPLACED = {  # keys of before, by what says the same now
@@ -392,12 +390,12 @@ class Software(Sourced):
     schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(
         ("1f1b",), min_length=1, description="Of a pipeline; 1f1b: interleaved too, where parallelism has it."
     )
-    zero_stages: tuple[Zero, ...] = Field(ZERO_STAGES, min_length=1, description="ZeRO stages that it has.")
+    zero_stages: tuple[Zero, ...] = Field(get_args(Zero), min_length=1, description="ZeRO stages that it has.")
     pipelined_zero_stages: tuple[Zero, ...] | None = Field(
         None, description="Those of them that it has under pipeline parallelism too; absent: all."
     )
     parallelism: tuple[Parallelism, ...] = Field(
-        PARALLELISM, description="Ways to divide a step, other than replicas, that it has; absent: all."
+        get_args(Parallelism), description="Ways to divide a step, other than replicas, that it has; absent: all."
     )
     tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange that products hide where it overlaps.")
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
