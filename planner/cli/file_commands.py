@@ -1,8 +1,8 @@
 """Other tools' files and a first instance: `planner init`, `catalogue`, `calibrate`, `import`, `export`, `grid`."""
 
 import json
-import math
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -297,12 +297,13 @@ def import_(
     if geojson is not None:
         write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
     console.print_or_write(text(data), output)
-    grid, stream = Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout
-    spare = sum(node.generation_mw for node in grid.nodes)
-    headroom = sum(area.headroom_mw for area in grid.balancing_authorities)
-    lines = f"{len(grid.lines):,} lines of {sum(line.circuits for line in grid.lines):,} circuits"
-    print(f"{len(grid.balancing_authorities):,} authorities, {len(grid.nodes):,} nodes, {lines};", file=stream)
-    load = sum(node.load_mw for node in grid.nodes)
+    # Say what the grid that was written holds, and what its files leave open.
+    written, stream = Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout
+    lines = f"{len(written.lines):,} lines of {sum(line.circuits for line in written.lines):,} circuits"
+    print(f"{len(written.balancing_authorities):,} authorities, {len(written.nodes):,} nodes, {lines};", file=stream)
+    spare = sum(node.generation_mw for node in written.nodes)
+    load = sum(node.load_mw for node in written.nodes)
+    headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
     for figure in imported.missing:
         print(f"missing: {figure}", file=sys.stderr)
@@ -310,7 +311,7 @@ def import_(
         print(f"not modelled: {item}", file=sys.stderr)
     if imported.items.ignored:
         print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(grid).sentences():
+    for why in shortage(written).sentences():
         print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
 
 
@@ -318,10 +319,8 @@ def _place(given: str | None) -> tuple[float, float] | None:
     if given is None:
         return None
     latitude, _, longitude = given.partition(",")
-    try:
-        place = (float(latitude), float(longitude))
-    except ValueError:
-        place = (math.nan, math.nan)
-    if not (-90 <= place[0] <= 90 and -180 <= place[1] <= 180):
-        raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")
-    return place
+    with suppress(ValueError):
+        place = float(latitude), float(longitude)
+        if -90 <= place[0] <= 90 and -180 <= place[1] <= 180:
+            return place
+    raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")
