@@ -369,8 +369,8 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             given = inspect.Parameter.empty if default is MISSING else default
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
-            told = annotation.__metadata__[0]
-            written = (told.default, *(told.param_decls or ()), f"--{option.replace('_', '-')}")
+            declared = annotation.__metadata__[0]
+            written = (declared.default, *(declared.param_decls or ()), f"--{option.replace('_', '-')}")
             spelled[option] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
 
     def run(**options: Any) -> None:

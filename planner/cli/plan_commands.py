@@ -82,8 +82,8 @@ def solve(
                     why = "a signal ended the search before it" if interrupted() else "the time limit came first"
                 if why is None:
                     left, seed, threads = deadline.limit, search.seed, search.threads
-                    told = watch.event
-                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=told)
+                    events = watch.event
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=events)
                     plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
                 if not as_json:
