@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,12 +53,6 @@ class FabricOptions:
     transceiver_watts: Annotated[float | None, Option(help="Power of one transceiver.")] = None
     budget: Annotated[float | None, Option(help="Most that the fabric may cost, in dollars.")] = None
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """List the options that were given, as they are spelled, with their values."""
-        every = {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
-        return {option: value for option, value in every.items() if value is not None}
-
 
 # Where a file says what an option asks for.
 KEYS = {
@@ -99,20 +93,19 @@ def design(
 
     require_writable(output)
     pins = console.read_pins(pin)
+    wished = {name: value for name, value in asdict(wish).items() if value is not None}
+    options = [f"--{name.replace('_', '-')}" for name in wished]
     if given is not None:
-        for option in wish.given:
-            key = KEYS[option]
-            raise InputError(f"{option}: {given} says what the fabric is for: write {key} there, or give options alone")
+        if options:
+            what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
+            raise InputError(f"{options[0]}: {what}")
         question = question_of(given, pins)
-    elif wish.hosts is None or wish.gpus_per_host is None or wish.nic_gbps is None:
-        missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))
+    elif missing := ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"}.difference(options))):
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     else:
         names = {"switch": "switches", "family": "families", "budget": "budget_usd"}
-        given_options = {names.get(name, name): value for name, value in asdict(wish).items() if value is not None}
-        lists = {name: tuple(value) for name, value in given_options.items() if isinstance(value, list)}
-        asked = FabricWish(**given_options | lists)
-        question = question_of(question_of_options(asked), pins)
+        asked = {names.get(name, name): tuple(x) if isinstance(x, list) else x for name, x in wished.items()}
+        question = question_of(question_of_options(FabricWish(**asked)), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
