@@ -104,7 +104,8 @@ def design(
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     else:
         names = {"switch": "switches", "family": "families", "budget": "budget_usd"}
-        asked = {names.get(name, name): tuple(x) if isinstance(x, list) else x for name, x in wished.items()}
+        asked: dict[str, Any] = {names.get(name, name): value for name, value in wished.items()}
+        asked |= {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
         question = question_of(question_of_options(FabricWish(**asked)), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
