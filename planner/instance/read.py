@@ -95,12 +95,15 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    faults = error.errors(include_url=False)
-    errors = [(located(fault["loc"], data, missing=fault["type"] == "missing"), fault) for fault in faults]
-    # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
-    meant = [path for path, fault in errors if not _of_another_form(fault["type"], fault["input"])]
-    for path, fault in errors:
-        if _of_another_form(fault["type"], fault["input"]) and any(own[: len(path)] == path for own in meant):
+    errors = []
+    for fault in error.errors(include_url=False):
+        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
+        nested = isinstance(fault["input"], (dict, list, tuple))
+        other = fault["type"] in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
+        errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
+    meant = [path for path, _, other in errors if not other]
+    for path, fault, other in errors:
+        if other and any(own[: len(path)] == path for own in meant):
             continue
         if fault["type"] == "extra_forbidden":
             yield path, f"unknown key; {_key_hint(fault['loc'], model)}"
@@ -113,12 +116,6 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             shown = json.dumps(fault["input"], default=str)
             value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
             yield path, f"{message}{value}; fix it there"
-
-
-def _of_another_form(kind: str, value: Any) -> bool:
-    """Return whether an error asks for a list of a number or name, or for a number or name of a list or an object."""
-    nested = isinstance(value, (dict, list, tuple))
-    return kind in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
