@@ -147,18 +147,17 @@ def network_problems(network: Network | None) -> Iterator[str]:
     names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
-    links = [(part, _gbps(part)) for part in network.media or (network.optics,) if not isinstance(part, str)]
+    links: list[tuple[Optics | Medium, float | None]] = []
+    for part in network.media or (network.optics,):
+        if not isinstance(part, str):
+            named = RATE.match(part.name)  # in files without a rate the name says it
+            links.append((part, part.gbps or (float(named[1]) if named else None)))
     for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
         other = [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)]
-        for part, gbps in other[:1]:
-            ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {part.name}"
-            own = f" of {gbps:g} Gb/s" if part.gbps else ", whose gbps is absent and whose name says another rate"
+        for link, gbps in other[:1]:
+            ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {link.name}"
+            own = f" of {gbps:g} Gb/s" if link.gbps else ", whose gbps is absent and whose name says another rate"
             yield f"network.switches: {ports}{own}; give parts of that rate, or its link_factor over them"
-
-
-def _gbps(part: Optics | Medium) -> float | None:
-    """Return the rate of a transceiver or cable: its figure, or in files that have none the head of its name."""
-    return part.gbps or ((named := RATE.match(part.name)) and float(named[1]))
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
