@@ -313,11 +313,9 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 
 def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
-    from planner.plan.plan_sections import DEGREES
-
-    wide = ((name, getattr(layout, key)) for name, key in zip(("CP", "EP"), DEGREES[1:3], strict=True))
+    wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
     pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-    others = "".join(f" {name} {degree}" for name, degree in wide if degree > 1)
+    others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
     degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
     batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
     share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))
