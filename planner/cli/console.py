@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -329,24 +329,18 @@ class ProgressOptions:
     @contextmanager
     def line(self) -> Iterator[Watch]:
         """Yield what the search of the command reports to."""
-        if _current is None:  # called as a function, with no command around it
-            with watching("planner"), self.line() as watch:
-                yield watch
-            return
-        watch = _current
-        if self.quiet:
-            watch.leave()
-        if self.log is None:
-            yield watch
-            return
-        require_writable(self.log)
-        try:
-            file = self.log.open("a", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(self.log, error) from None
-        with file:
-            watch.log = file
-            watch._note(f"planner {__version__} {watch.phase} begins")
+        with ExitStack() as stack:
+            # Called as a function it has no command around it.
+            watch = _current or stack.enter_context(watching("planner"))
+            if self.quiet:
+                watch.leave()
+            if self.log is not None:
+                require_writable(self.log)
+                try:
+                    watch.log = stack.enter_context(self.log.open("a", encoding="utf-8"))
+                except OSError as error:
+                    raise unwritable(self.log, error) from None
+                watch._note(f"planner {__version__} {watch.phase} begins")
             try:
                 yield watch
             finally:
