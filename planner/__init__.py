@@ -37,41 +37,28 @@ if TYPE_CHECKING:
 __all__ = ["BoundRaised", "Cluster", "Event", "Finished", "Frontier", "IncumbentFound", "InputError", "Instance"]
 __all__ += ["Interrupter", "Job", "Note", "PhaseStarted", "Placement", "Plan", "PlannerError", "Row", "Session"]
 __all__ += ["Topology", "Violation", "__version__", "calibrate", "changed", "check", "design_fabric", "evaluate"]
-__all__ += [
-    "explain",
-    "frontier",
-    "layouts",
-    "limits",
-    "place",
-    "show_versions",
-    "simulate",
-    "solve",
-    "sweep",
-    "to_frame",
-]
+__all__ += ["explain", "frontier", "layouts", "limits", "place", "show_versions", "simulate", "solve", "sweep"]
+__all__ += ["to_frame"]
 
 provide(VIEWS)
 
 _HOMES = {
-    name: module
-    for module, names in {
-        "planner.solvers.progress": "BoundRaised Event Finished IncumbentFound Note PhaseStarted",
-        "planner.scheduling.session": "Cluster",
-        "planner.planning.frontier": "Frontier",
-        "planner.instance.instance": "Instance",
-        "planner.solvers.signals": "Interrupter",
-        "planner.cluster": "Job Placement Topology",
-        "planner.plan.plan": "Plan",
-        "planner.sweeps.row_store": "Row",
-        "planner.planning.session": "Session",
-        "planner.plan.certificate": "Violation",
-    }.items()
-    for name in names.split()
+    "planner.solvers.progress": ("BoundRaised", "Event", "Finished", "IncumbentFound", "Note", "PhaseStarted"),
+    "planner.scheduling.session": ("Cluster",),
+    "planner.planning.frontier": ("Frontier",),
+    "planner.instance.instance": ("Instance",),
+    "planner.solvers.signals": ("Interrupter",),
+    "planner.cluster": ("Job", "Placement", "Topology"),
+    "planner.plan.plan": ("Plan",),
+    "planner.sweeps.row_store": ("Row",),
+    "planner.planning.session": ("Session",),
+    "planner.plan.certificate": ("Violation",),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load a public type when it is first asked for, so that importing planner stays light."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'planner' has no attribute {name!r}")

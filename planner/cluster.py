@@ -22,7 +22,7 @@ from planner.instance.base import Count, Frozen, NonNegative, with_schema_key
 from planner.instance.read import validated
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_files import kind_of, other_kind, without_schema_key
+from planner.plan.plan_files import kind_of, of_kind
 
 PREFIX = "r"
 MAX_RANGE = 65_536  # Slurm refuses a longer range (MAX_RANGE of its hostlist.c), so longer runs are written as several.
@@ -30,8 +30,7 @@ MAX_NAMES = 4_000_000  # Beyond any cluster: a slip of a digit must not fill the
 MAX_DIGITS = 18  # Slurm keeps numbers in 64 bits; longer ones are written out.
 _RANGE = re.compile(rf"(\d{{1,{MAX_DIGITS}}})(?:-(\d{{1,{MAX_DIGITS}}}))?", re.ASCII)
 _RACKS = re.compile(rf"{PREFIX}(?:\d+|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])", re.ASCII)
-_TAIL = re.compile(r"(.*?)(\d+)", re.ASCII | re.DOTALL)
-_PLAIN = re.compile(r"[^\s,\[\]]+")
+_PLAIN = re.compile(r"[^\s,\[\]]*")
 
 
 def width(racks: int) -> int:
@@ -41,67 +40,58 @@ def width(racks: int) -> int:
 
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
     """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1 and number - runs[-1][0] < MAX_RANGE:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return "".join(_bracketed(PREFIX, [(f"{first:0{digits}d}", f"{last:0{digits}d}") for first, last in runs]))
+    return fold_names(f"{PREFIX}{number:0{digits}d}" for number in numbers)
 
 
 def parse(text: str) -> list[int]:
     """Read rack numbers back in their order. ValueError: the text is no hostlist of racks, or a range falls."""
-    if not text:
-        return []
-    if _RACKS.fullmatch(text) is None:
+    if text and _RACKS.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
-    item = _parsed(text)
-    if item.size > MAX_NAMES:
-        expand(text)  # raises the error that names the size
-    if not item.brackets:
-        return [int(text.removeprefix(PREFIX))]
-    return [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
+    return [int(name.removeprefix(PREFIX)) for name in expand(text)]
 
 
 def fold_names(names: Iterable[str]) -> str:
     """Write node names in their order; neighbours that differ in their last number alone share one bracket."""
-    items: list[str] = []
-    open_prefix, ranges = "", list[tuple[str, str]]()
+    items: list[tuple[str, list[tuple[str, str]]]] = []  # a prefix with its ranges; a whole name where it has no number
     for name in names:
-        match = _TAIL.fullmatch(name)
-        prefix, digits = (match[1], match[2]) if match and len(match[2]) <= MAX_DIGITS else (name, "")
-        if ranges and digits and prefix == open_prefix:
-            first, last = ranges[-1]
-            if digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
-                ranges[-1] = first, digits
-            else:
-                ranges.append((digits, digits))
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        if not 0 < len(digits) <= MAX_DIGITS:
+            items.append((name, []))
             continue
-        items += _bracketed(open_prefix, ranges)
-        open_prefix, ranges = prefix, [(digits, digits)] if digits else []
-        if not digits:
-            items.append(name)
-    return ",".join([*items, *_bracketed(open_prefix, ranges)])
-
-
-def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
-    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
-        yield prefix + ranges[0][0]
-    elif ranges:
-        yield f"{prefix}[{','.join(first if first == last else f'{first}-{last}' for first, last in ranges)}]"
+        if not items or items[-1][0] != prefix or not items[-1][1]:
+            items.append((prefix, []))
+        ranges = items[-1][1]
+        first, last = ranges[-1] if ranges else ("", "")
+        if last and digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
+            ranges[-1] = first, digits
+        else:
+            ranges.append((digits, digits))
+    texts = []
+    for prefix, ranges in items:
+        inside = ",".join(first if first == last else f"{first}-{last}" for first, last in ranges)
+        texts.append(f"{prefix}[{inside}]" if "," in inside or "-" in inside else prefix + inside)
+    return ",".join(texts)
 
 
 def expand(text: str) -> list[str]:
     """Read node names in their order, none of an empty text. ValueError: a bracket, an item or a range is broken."""
     parsed = [_parsed(item) for item in _items(text)]
-    size = sum(item.size for item in parsed)
+    size = sum(math.prod(sum(len(run) for run, _ in runs) for runs in brackets) for _, brackets in parsed)
     if size > MAX_NAMES:
         raise ValueError(f"{text[:40]!r}: expands to {size:,} names, more than {MAX_NAMES:,}; check its ranges")
-    return [name for item in parsed for name in item.names()]
+    names: list[str] = []
+    for texts, brackets in parsed:
+        *before, last = [[f"{n:0{digits}d}" for run, digits in runs for n in run] for runs in brackets] or [[""]]
+        *heads, end = texts
+        for turning in product(*reversed(before)):  # fastest from the left, as in Slurm
+            head = "".join(map("".join, zip(heads, (*reversed(turning), ""), strict=False)))
+            names += [head + number + end for number in last]
+    return names
 
 
 def _items(text: str) -> Iterator[str]:
+    """Cut a text at the commas that are in no bracket."""
     if not text:
         return
     depth = start = 0
@@ -117,54 +107,29 @@ def _items(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One name with its brackets: texts around them, and inside each its ranges as (first, last, digits)."""
-
-    texts: list[str]
-    brackets: list[list[tuple[int, int, int]]]
-
-    @property
-    def size(self) -> int:
-        """Number of names that the brackets expand to, computed without expanding them."""
-        return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
-
-    def names(self) -> Iterator[str]:
-        """Write the names out, the brackets before the last one turning fastest from the left, as Slurm does."""
-        if not self.brackets:
-            yield self.texts[0]
-            return
-        *before, last = [
-            [f"{number:0{digits}d}" for first, last, digits in ranges for number in range(first, last + 1)]
-            for ranges in self.brackets
-        ]
-        *texts, end = self.texts
-        for outer in product(*reversed(before)):
-            head = "".join(map("".join, zip(texts, reversed(outer), strict=False))) + texts[-1]
-            yield from (head + number + end for number in last)
-
-
-def _parsed(item: str) -> _Item:
+def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:
+    """Read one item: the texts around its brackets, and inside each the runs of its numbers with their digits."""
     if not item:
         raise ValueError("an item is empty; remove the comma too many")
     parts = re.split(r"[\[\]]", item)
-    for text in parts[::2]:
-        if text and not _PLAIN.fullmatch(text):
-            raise ValueError(f"{item[:40]!r}: names have no blanks; separate them by commas")
-    return _Item(parts[::2], [[_range(part, item) for part in inside.split(",")] for inside in parts[1::2]])
-
-
-def _range(part: str, item: str) -> tuple[int, int, int]:
-    """Read a number or a range as (first, last, digits)."""
-    match = _RANGE.fullmatch(part)
-    if match is None:
-        raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
-    first, last = match[1], match[2] or match[1]
-    if int(last) < int(first):
-        raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
-    if last.startswith("0") and len(last) != len(first):
-        raise ValueError(f"{item[:40]!r}: the ends of {part} are padded differently; write both with as many digits")
-    return int(first), int(last), len(first)
+    if not all(map(_PLAIN.fullmatch, parts[::2])):
+        raise ValueError(f"{item[:40]!r}: names have no blanks; separate them by commas")
+    brackets = []
+    for inside in parts[1::2]:
+        runs = []
+        for part in inside.split(","):
+            match = _RANGE.fullmatch(part)
+            if match is None:
+                raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
+            first, last = match[1], match[2] or match[1]
+            if int(last) < int(first):
+                raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
+            if last.startswith("0") and len(last) != len(first):
+                padded = f"the ends of {part} are padded differently; write both with as many digits"
+                raise ValueError(f"{item[:40]!r}: {padded}")
+            runs.append((range(int(first), int(last) + 1), len(first)))
+        brackets.append(runs)
+    return parts[::2], brackets
 
 
 def read_hosts(text: str, what: str) -> list[str]:
@@ -404,9 +369,11 @@ def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
         yield ",".join(f"{axis}={i}" for axis, i in along), first
 
 
-def _ranks(job: Job, axes: Iterable[str]) -> list[int]:
-    """Return the ranks along axes of a mesh from the first: the nodes of a member follow each other."""
-    return [first + node for _, first in _places(job, axes) for node in range(job.nodes_per_member)]
+def _groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each place along the axes `outside` by name, with the ranks along those `inside`, a member's in a row."""
+    ranks = [first + node for _, first in _places(job, inside) for node in range(job.nodes_per_member)]
+    for name, first in _places(job, outside):
+        yield name, tuple(first + rank for rank in ranks)
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -418,9 +385,8 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    inside = _ranks(job, ["data"])
-    for label, first in _places(job, [axis for axis in job.mesh if axis != "data"]):
-        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + rank for rank in inside))
+    for label, ranks in _groups(job, ["data"], [axis for axis in job.mesh if axis != "data"]):
+        yield Slot(0, f"data[{label}]" if label else "data", ranks)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
@@ -432,19 +398,16 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
     if not isinstance(data, (Mapping, Plan)):
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
     if isinstance(data, Plan) or kind_of(data) == "plan":
-        plan = validated(Plan, without_schema_key(data), where)
-        whole = job_of_plan(plan, where).gpus_per_node or 0
-        if gpus_per_node is None and whole > HOST_GPUS:
+        plan = data if isinstance(data, Plan) else validated(Plan, of_kind(data, where, "plan"), where)
+        job = job_of_plan(plan, where, gpus_per_node)
+        if gpus_per_node is None and (whole := job.gpus_per_node or 0) > HOST_GPUS:
             several = f"a rack has {whole} GPUs at work, more than one host starts"
             remedy = f"give --gpus-per-node: those of a host, or {whole} for a topology of racks"
             raise InputError(f"{where}: {several}; {remedy}")
-        return job_of_plan(plan, where, gpus_per_node)
+        return job
     if gpus_per_node is not None:
         raise InputError(f"{where}: a job's file has its gpus_per_node; leave out --gpus-per-node, which is for plans")
-    problem = other_kind(data, where, "job")
-    if problem is not None:
-        raise InputError(problem)
-    renamed = dict(without_schema_key(data))
+    renamed = of_kind(data, where, "job")
     for key in ("mesh", "traffic_bytes_per_step"):
         axes = renamed.get(key)
         if isinstance(axes, Mapping):
@@ -486,30 +449,25 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
 EXAMPLE = "such as pipeline=4,data=12"
 
 
-def parse_mesh(text: str, option: str) -> dict[str, int]:
-    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first, short names too. InputError: a part is none, or twice."""
-    mesh: dict[str, int] = {}
-    for part in text.split(","):
-        axis, equals, size = (word.strip() for word in part.partition("="))
-        if not equals or not axis or not size.isascii() or not size.isdigit() or not 0 < int(size[:10]) <= 10**9:
-            raise InputError(f"{option}: must be AXIS=SIZE,... {EXAMPLE} (is {part!r})")
-        if axis in mesh:
-            raise InputError(f"{option}: axis {axis!r} is given twice; keep one")
-        mesh[axis] = int(size)
-    return mesh
-
-
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
-    """Return the job of a mesh on some nodes: each member has its equal share of them. InputError: it cannot have.
+    """Return the job of a mesh, AXIS=SIZE,AXIS=SIZE in rank order, on some nodes: each member has its share of them.
 
-    All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given.
+    All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given. InputError:
+    a part of the mesh is no axis and size, or given twice, or the nodes are not shared evenly.
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
-    axes = {"data": nodes} if mesh is None else parse_mesh(mesh, option)
-    members = math.prod(size for size in axes.values() if size is not None)
+    axes: dict[str, int] = {} if mesh is not None or nodes is None else {"data": nodes}
+    for part in [] if mesh is None else mesh.split(","):
+        axis, equals, size = (word.strip() for word in part.partition("="))
+        if not equals or not axis or not size.isascii() or not size.isdigit() or not 0 < int(size[:10]) <= 10**9:
+            raise InputError(f"{option}: must be AXIS=SIZE,... {EXAMPLE} (is {part!r})")
+        if axis in axes:
+            raise InputError(f"{option}: axis {axis!r} is given twice; keep one")
+        axes[axis] = int(size)
+    members = math.prod(axes.values())
     each, rest = divmod(nodes or members, members)
     if rest or not each:
         raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
@@ -569,12 +527,10 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    inside = _ranks(job, [kept.axis for kept in reversed(levels(job)[: level + 1])])
-    for label, first in _places(job, numbering(job, level)):
-        yield Slot(0, label, tuple(first + rank for rank in inside))
+    inside = [kept.axis for kept in reversed(levels(job)[: level + 1])]
+    return (Slot(0, name, ranks) for name, ranks in _groups(job, inside, numbering(job, level)))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    inside, others = _ranks(job, [axis]), [other for other in job.mesh or {} if other != axis]
-    return [tuple(first + rank for rank in inside) for _, first in _places(job, others)]
+    return [ranks for _, ranks in _groups(job, [axis], [other for other in job.mesh or {} if other != axis])]

@@ -10,6 +10,7 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from errno import EACCES
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,11 @@ def read_bytes(path: Path, remedy: str) -> bytes:
                     raise InputError(f"{path}: is larger than {MAX_BYTES >> 20} MiB; give a smaller file")
                 chunks.append(chunk)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {_near_file(path)}") from None
+        near = list[str]()
+        with suppress(OSError, ValueError):
+            near = difflib.get_close_matches(path.name, [x.name for x in path.parent.glob(f"*{path.suffix}")], 1)
+        hint = f"did you mean {path.parent / near[0]}?" if near else "check the path"
+        raise InputError(f"{path}: no such file; {hint}") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, not a file; {remedy}") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path itself
@@ -61,15 +66,6 @@ def read_bytes(path: Path, remedy: str) -> bytes:
 def exists(path: Path) -> bool:
     """Return whether a path exists; one with a name that no disk takes does not."""
     return os.path.exists(path)  # noqa: PTH110  # Path.exists raises where a name is too long
-
-
-def _near_file(path: Path) -> str:
-    try:
-        files = [near.name for near in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
-    except (OSError, ValueError):
-        files = []
-    near = difflib.get_close_matches(path.name, files, 1)
-    return f"did you mean {path.parent / near[0]}?" if near else "check the path"
 
 
 def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
@@ -96,30 +92,27 @@ def json_or_text(text: str, where: str) -> Any:
 
 
 def _parsed(text: str, where: str) -> Any:
+    too_deep = InputError(f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it")
     try:
-        hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int, "parse_float": _float}
+        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), _number)
         data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError:
         raise
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
-        raise InputError(_too_deep(where)) from None
+        raise too_deep from None
     # Levels of lists and objects are counted without recursion.
     level, depth = [data] if isinstance(data, (dict, list)) else [], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise InputError(_too_deep(where))
+            raise too_deep
         inner = (value for part in level for value in (part.values() if isinstance(part, dict) else part))
         level = [value for value in inner if isinstance(value, (dict, list))]
     if _SURROGATE.search(text):
         _require_whole_characters(data, where)
     return data
-
-
-def _too_deep(where: str) -> str:
-    return f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it"
 
 
 def _require_whole_characters(data: Any, where: str) -> None:
@@ -139,61 +132,49 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number; give a finite figure")
-
-
-def _int(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")
-    return int(text)
-
-
-def _float(text: str) -> float:
+def _number(text: str) -> float:
+    if text.removeprefix("-").isdigit():
+        if len(text) > MAX_DIGITS:
+            raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")
+        return int(text)
+    if text in ("NaN", "Infinity", "-Infinity"):
+        raise ValueError(f"{text} is not a JSON number; give a finite figure")
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure")
     return value
 
 
-def require_writable(*outputs: Path | None) -> None:
-    """Check before any work that each output can be written, None but for none. InputError: one cannot be."""
-    for output in outputs:
-        if output is not None:
-            _require_writable(output)
-
-
 def require_folder(folder: Path) -> None:
     """Check before any work that files can be written into a folder. InputError: they cannot, or there is none."""
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; make it, or write the plans elsewhere")
-    _require_writable(folder / "plan.json")
+    require_writable(folder / "plan.json")
 
 
-def _require_writable(output: Path) -> None:
-    target = Path(os.path.realpath(output))
-    try:
-        if not target.parent.is_dir():
-            raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
-        if target.is_dir():
-            raise InputError(f"{output}: is a folder; name a file in it")
-        if not _is_device(target):
-            # Only a trial shows a read-only disk or a name that is too long.
-            temporary_name(target).touch()
-        elif not os.access(target, os.W_OK):
-            raise PermissionError(EACCES, os.strerror(EACCES))
-    except OSError as error:
-        raise unwritable(output, error) from None
-    finally:
-        _remove(temporary_name(target))
+def require_writable(*outputs: Path | None) -> None:
+    """Check before any work that each output can be written, None but for none. InputError: one cannot be."""
+    for output in filter(None, outputs):
+        target = Path(os.path.realpath(output))
+        try:
+            if not target.parent.is_dir():
+                raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+            if target.is_dir():
+                raise InputError(f"{output}: is a folder; name a file in it")
+            if not _is_device(target):
+                # Only a trial shows a read-only disk or a name that is too long.
+                temporary_name(target).touch()
+            elif not os.access(target, os.W_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+        except OSError as error:
+            raise unwritable(output, error) from None
+        finally:
+            _remove(temporary_name(target))
 
 
 def _remove(path: Path) -> None:
-    """Remove a temporary file; its name itself may be what the disk refuses."""
-    try:
+    with suppress(OSError):  # its name itself may be what the disk refuses
         path.unlink(missing_ok=True)
-    except OSError:
-        return
 
 
 def _is_device(path: Path) -> bool:
@@ -239,7 +220,12 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
         else:
             _write(temporary_name(target), pieces())
             temporary_name(target).replace(target)
-            _sync_folder(target.parent)
+            with suppress(OSError):  # puts the rename on the disk where the system can; the file itself is there
+                descriptor = os.open(target.parent, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
     except OSError as error:
         _remove(temporary_name(target))  # first, as the disk may be full
         fallback = write_fallback(target, pieces)
@@ -257,20 +243,6 @@ def _write(path: Path, pieces: Iterable[str | bytes]) -> None:
         file.flush()
         if path.is_file():  # a pipe and most devices have nothing to synchronise
             os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put a rename on the disk where the system can; the file itself is there already."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
 
 
 def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> Path | None:
@@ -291,7 +263,13 @@ def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> P
 
 def escaped(text: str) -> str:
     """Return a text for a cell: with an apostrophe before it where it begins like a formula and is no number."""
-    return f"'{text}" if text.lstrip("'").startswith(FORMULA) and not _is_number(text) else text
+    if not text.lstrip("'").startswith(FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
@@ -343,11 +321,3 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
 def unescaped(cell: str) -> str:
     """Return the text that a cell was made of."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -160,55 +160,38 @@ RANGES: Mapping[str, NumberRange] = {
     "time_limit": SECONDS,
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("place", "place_queue", "preempt", "defragment", "resize")},
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("replace", "queue")},
+    **dict.fromkeys(("shard", "group", "nodes", "gpus_per_node", "leaves", "sites", "racks"), _counted()),
+    **dict.fromkeys(("failed_links", "max_split", "show"), _counted(0)),
+    **dict.fromkeys(("threads", "workers", "gpus_per_host", "planes", "rails_per_leaf"), _counted(1, 1_024)),
+    "seed": _counted(0, MAX_SEED),
+    "near": _counted(0, 1_000),
     "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
     "epsilon": NumberRange(0, 1, above=True, remedy="0.03 is three percent"),
-    "seed": _counted(0, MAX_SEED),
-    "threads": _counted(1, 1_024),
-    "workers": _counted(1, 1_024),
-    "shard": _counted(),
-    "near": _counted(0, 1_000),
     "within": NumberRange(0, 1_000, remedy="0.05 is five percent"),
     "layouts.within": NumberRange(0, 1, remedy="0.02 is two percent"),
     # Of `limits`.
     "days": NumberRange(0, 1e6, above=True),
-    "flop": NumberRange(1e12, 1e40),
-    "limits.start": NumberRange(1e12, 1e40),
-    "limits.stop": NumberRange(1e12, 1e40),
+    **dict.fromkeys(("flop", "limits.start", "limits.stop"), NumberRange(1e12, 1e40)),
     "points": _counted(2, 10_000),
     "tolerance": NumberRange(1e-6, 1, below=True, remedy="0.01 is one percent"),
-    # Of `simulate`.
+    # Of `simulate`, and of a fabric alone.
     "seeds": _counted(1, 10_000),
-    "failed_links": _counted(0),
     "hosts": _counted(2, 1 << 20),
-    "bytes_per_host": NumberRange(1e-3, 1e18),
-    "group": _counted(),
-    # Of a fabric alone.
     "design.hosts": _counted(1, 1 << 20),
-    "gpus_per_host": _counted(1, 1_024),
+    "bytes_per_host": NumberRange(1e-3, 1e18),
     "nic_gbps": NumberRange(0, 1e5, above=True),
-    "planes": _counted(1, 1_024),
     "max_lanes": _counted(1, 16),
-    "rails_per_leaf": _counted(1, 1_024),
     "max_tiers": _counted(1, 4),
     "transceiver_usd": NumberRange(0, 1e6),
     "transceiver_watts": NumberRange(0, 1e4),
-    # Of jobs and clusters.
-    "nodes": _counted(),
-    "gpus_per_node": _counted(),
-    "leaves": _counted(),
-    "max_split": _counted(0),
-    "show": _counted(0),
-    # Of a first instance and of imported grids.
-    "sites": _counted(),
+    # Of a first instance, of imported grids and of the local page.
     "init.sites": _counted(0, 1_000),
     "budget": NumberRange(0, 1e15, above=True),
-    "racks": _counted(),
     "tokens": NumberRange(1, 1e20),
     "radius_km": NumberRange(0, 20_040, remedy="half the way around the Earth is 20,040 km"),
     "headroom_share": NumberRange(0, 100, remedy="0.1 is ten percent of the peak demand"),
     "energy_usd_per_mwh": NumberRange(0, 1e6),
     "spare_share": NumberRange(0, 1),
-    # Of the local page.
     "port": NumberRange(0, 65_535, whole=True, remedy="0 is any that is free"),
 }
 
@@ -229,13 +212,8 @@ class ArgumentKind:
 _FILE = (str, os.PathLike)
 _PATH, _CALLBACK = ArgumentKind("a path", _FILE), ArgumentKind("a function of one argument", (Callable,))  # type: ignore[arg-type]
 _BY_PATH = ArgumentKind('a dict by dotted path, such as {"layout.tensor_parallel": 8}', (Mapping,))
-_INSTANCE = ArgumentKind(
-    "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan",
-    (*_FILE, Mapping),
-    ("Instance", "Plan"),
-)
-_JOB = ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan"))
-_NODES = ArgumentKind("names of nodes, or a hostlist", (Iterable,))
+_INSTANCE_WORDS = "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan"
+_INSTANCE = ArgumentKind(_INSTANCE_WORDS, (*_FILE, Mapping), ("Instance", "Plan"))
 # By the name of the argument; "call.argument" where a call has a kind of its own.
 KINDS: Mapping[str, ArgumentKind] = {
     **dict.fromkeys(("instance", "question", "curve.plan"), _INSTANCE),
@@ -252,8 +230,8 @@ KINDS: Mapping[str, ArgumentKind] = {
     "finished": ArgumentKind("keys of rows", (Collection,)),
     "rows": ArgumentKind("rows of a sweep, or plans", (Iterable,)),
     "topology": ArgumentKind("the path of a file, a Topology or a Cluster", _FILE, ("Topology", "Cluster")),
-    "job": _JOB,
-    **dict.fromkeys(("busy", "free", "only"), _NODES),
+    "job": ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan")),
+    **dict.fromkeys(("busy", "free", "only"), ArgumentKind("names of nodes, or a hostlist", (Iterable,))),
     "network": ArgumentKind("the path of a file, a dict, a Plan or a Fabric", (*_FILE, Mapping), ("Plan", "Fabric")),
 }
 

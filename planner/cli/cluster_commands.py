@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from planner.cli import console
+from planner.cli.console import ExitCode
 from planner.errors import InputError, hint
 from planner.files import read_json, require_writable
 from planner.solvers.signals import uninterrupted
@@ -28,13 +29,13 @@ PLACEMENT_FORMATS = (
     *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
 )
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
-TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
-NodeStates = Annotated[Path | None, typer.Option("--state", help="File of node states; only idle nodes are used.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
-JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
-Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
-Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
+TopologyFile = Annotated[Path, Option("--topology", help="Topology file.")]
+NodeStates = Annotated[Path | None, Option("--state", help="File of node states; only idle nodes are used.")]
+TimeLimit = Annotated[float | None, Option(help="Seconds for the proof, 10 unless given.")]
+AsJson = Annotated[bool, Option("--json", help="Print the answer as JSON and nothing else.")]
+JobFile = Annotated[Path | None, Option("--job", help="Job file, or a plan (JSON).")]
+Nodes = Annotated[int | None, Option(help="Nodes of the job, in place of a file.")]
+Mesh = Annotated[str | None, Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,9 @@ class FreeNodes:
     topology: TopologyFile
     topology_name: console.TopologyName = None
     label: console.NodeLabels = None
-    busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
+    busy: Annotated[str, Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
     state: NodeStates = None
-    only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
+    only: Annotated[str | None, Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +57,12 @@ class JobOptions:
     job: JobFile = None
     nodes: Nodes = None
     mesh: Mesh = None
-    name: Annotated[str, typer.Option(help="Its name.")] = "job"
-    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node, of a plan too.")] = None
+    name: Annotated[str, Option(help="Its name.")] = "job"
+    gpus_per_node: Annotated[int | None, Option(help="Its ranks on one node, of a plan too.")] = None
     running: Annotated[
-        Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
+        Path | None, Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
     ] = None
-    replace: Annotated[
-        str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")
-    ] = ""
+    replace: Annotated[str, Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +70,15 @@ class PlacementSearch:
     """Which placement is best, and how long it is sought."""
 
     objective: Annotated[
-        str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
+        str, Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
     ] = "locality"
     fragmentation: Annotated[
-        bool, typer.Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
+        bool, Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
     ] = False
-    order: Annotated[
-        str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
-    ] = "any"
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None
+    order: Annotated[str, Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")] = (
+        "any"
+    )
+    time_limit: Annotated[float | None, Option(help="Seconds for the proofs, 10 unless given.")] = None
     seed: console.Seed = 0
     threads: console.Threads = None
 
@@ -88,7 +87,7 @@ def place(
     free: FreeNodes,
     given: JobOptions,
     search: PlacementSearch,
-    form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
+    form: Annotated[str, Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
     output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
@@ -117,14 +116,14 @@ def place(
         options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
         placement = replace_in_files(cluster, wanted, running, given.replace, busy=busy, **options)
     else:
-        with console.progress_line(log=log) as report:
+        with console.ProgressOptions(log=log).line() as report:
             report("placing")
             only = None if free.only is None else read_hosts(free.only, "--only")
             placement = planner.place(cluster, wanted, only=only, busy=busy, **asdict(search))
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
-        raise typer.Exit(console.ExitCode.INFEASIBLE)
+        raise Exit(ExitCode.INFEASIBLE)
     if job is not None and job.is_file() and running is None and objective == "locality":
         # A plan counts on pipelines under one leaf, and may split groups for them that need no split.
         data = read_json(job)
@@ -137,8 +136,8 @@ def place(
     if output is not None:
         print(placement_summary(placement))
     if placement.stopped == "interrupted":
-        raise typer.Exit(console.ExitCode.INTERRUPTED)
-    raise typer.Exit(console.ExitCode.DONE if placement.certificate.status == "optimal" else console.ExitCode.LIMIT)
+        raise Exit(ExitCode.INTERRUPTED)
+    raise Exit(ExitCode.DONE if placement.certificate.status == "optimal" else ExitCode.LIMIT)
 
 
 def _job_of(given: JobOptions, *, by_step: bool) -> "Job | Path":
@@ -206,10 +205,10 @@ SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundari
 
 
 def topology(
-    file: Annotated[Path, typer.Argument(help="Topology file, or a plan.")],
+    file: Annotated[Path, Argument(help="Topology file, or a plan.")],
     form: Annotated[
         str | None,
-        typer.Option("--format", help=f"What to write: {', '.join(TOPOLOGY_FORMATS)}; only a summary unless given."),
+        Option("--format", help=f"What to write: {', '.join(TOPOLOGY_FORMATS)}; only a summary unless given."),
     ] = None,
     output: console.InsteadOfStdout = None,
     name: console.TopologyName = None,
@@ -218,6 +217,7 @@ def topology(
     """Check a cluster's topology, say how large it is, and write it for another scheduler: Slurm, Kueue or Volcano."""
     with uninterrupted():
         from planner.formats.topology_files import read_topology, write_topology
+        from planner.models.placement.placement_problem import leaves_of
 
     if form is not None:
         console.require_choice("--format", form, TOPOLOGY_FORMATS)
@@ -227,14 +227,8 @@ def topology(
     cluster = read_topology(file, keys=label or (), name=name)
     if form is not None:
         console.print_or_write(write_topology(cluster, form), output)
-    if form is None or output is not None:
-        print(topology_summary(cluster))
-
-
-def topology_summary(cluster: "Topology") -> str:
-    """Write the number of nodes, leaves and switches of each tier on one line."""
-    from planner.models.placement.placement_problem import leaves_of
-
+    if form is not None and output is None:
+        return
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
     depth = range(len(leaves[0].path))
@@ -244,7 +238,7 @@ def topology_summary(cluster: "Topology") -> str:
     parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
     if cluster.kind == "tree" and cluster.blocks:
         parts.append(f"{len(cluster.blocks):,} blocks inside the leaves")
-    return ", ".join(parts)
+    print(", ".join(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +249,12 @@ class ClusterInUse:
     topology_name: console.TopologyName = None
     running: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
         ),
     ] = None
     busy: Annotated[
-        str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
+        str, Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
     ] = ""
     state: NodeStates = None
 
@@ -285,12 +279,8 @@ def _ended(
     rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
     print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
     if certificate.status == "infeasible":
-        raise typer.Exit(console.ExitCode.INFEASIBLE)
-    raise typer.Exit(console.ExitCode.DONE if certificate.status == "optimal" else console.ExitCode.LIMIT)
-
-
-def _nodes(placement: "Placement") -> str:
-    return counted(len(placement.nodes), "node")
+        raise Exit(ExitCode.INFEASIBLE)
+    raise Exit(ExitCode.DONE if certificate.status == "optimal" else ExitCode.LIMIT)
 
 
 def _moves(moves: "Iterable[Move]") -> Iterable[str]:
@@ -299,7 +289,7 @@ def _moves(moves: "Iterable[Move]") -> Iterable[str]:
 
 def defragment(
     files: ClusterInUse,
-    leaves: Annotated[int, typer.Option(help="Whole leaves to free.")] = 1,
+    leaves: Annotated[int, Option(help="Whole leaves to free.")] = 1,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -322,9 +312,7 @@ def preempt(
     job: JobFile = None,
     nodes: Nodes = None,
     mesh: Mesh = None,
-    max_split: Annotated[
-        int | None, typer.Option(help="Most all-reduce groups of the new job that may span leaves.")
-    ] = None,
+    max_split: Annotated[int | None, Option(help="Most all-reduce groups of the new job that may span leaves.")] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -335,7 +323,9 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    rank = {job.placement.job: f"{_nodes(job.placement)}, priority {job.priority:,}" for job in jobs}
+    rank = {
+        job.placement.job: f"{counted(len(job.placement.nodes), 'node')}, priority {job.priority:,}" for job in jobs
+    }
     stop = f"Preempt {', '.join(f'{name} ({rank[name]})' for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
@@ -344,9 +334,9 @@ def preempt(
 
 def resize(
     files: ClusterInUse,
-    mesh: Annotated[str, typer.Option(help="The running job's mesh in rank order, such as pipeline=4,data=12.")],
-    to: Annotated[str, typer.Option(help="Its mesh afterwards: another size of data.")],
-    name: Annotated[str | None, typer.Option(help="Which of the running jobs, where there are several.")] = None,
+    mesh: Annotated[str, Option(help="The running job's mesh in rank order, such as pipeline=4,data=12.")],
+    to: Annotated[str, Option(help="Its mesh afterwards: another size of data.")],
+    name: Annotated[str | None, Option(help="Which of the running jobs, where there are several.")] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -366,15 +356,15 @@ def resize(
     after = mesh_job(own.job, to, None, option="--to").replaced(nodes_per_member=before.nodes_per_member)
     found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
     placement = found.placement
-    split = counted(placement.groups_split, "split group")
-    head = f"{placement.job}: {_nodes(placement)}, {split}; {placement.certificate.status}"
+    nodes, split = counted(len(placement.nodes), "node"), counted(placement.groups_split, "split group")
+    head = f"{placement.job}: {nodes}, {split}; {placement.certificate.status}"
     lines = [head, *_moves(found.moves), fold_names(placement.nodes)] if placement.nodes else [placement.reason]
     _ended(found, lines, placement.certificate, as_json=as_json)
 
 
 def queue(
     files: ClusterInUse,
-    job: Annotated[list[Path], typer.Option("--job", help="Job file, first in the queue first; may be repeated.")],
+    job: Annotated[list[Path], Option("--job", help="Job file, first in the queue first; may be repeated.")],
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,14 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
@@ -77,38 +77,30 @@ def require_picture(path: Path | None) -> None:
 @contextmanager
 def folder_for(plans: Path | None) -> Iterator[None]:
     """Make the folder of --plans for what runs inside; bad input there leaves no new folder behind. None: no folder."""
-    made = False
-    if plans is not None and not exists(plans) and plans.parent.is_dir():
-        try:
-            plans.mkdir()
-        except OSError as error:
-            raise unwritable(plans, error) from None
-        made = True
+    if plans is None:
+        yield
+        return
+    made = not exists(plans) and plans.parent.is_dir()
     try:
-        if plans is not None:
-            require_folder(plans)
+        if made:
+            plans.mkdir()
+    except OSError as error:
+        raise unwritable(plans, error) from None
+    try:
+        require_folder(plans)
         yield
     except InputError:
-        if made and plans is not None:
+        if made:
             plans.rmdir()
         raise
 
 
-def read_pins(given: list[str]) -> dict[str, Any]:
+def read_pins(given: list[str] | None) -> dict[str, Any]:
     """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
     from planner.sweeps.axes import values_by_path
 
-    texts = values_by_path("--pin", given, "PATH=VALUE, such as layout.tensor_parallel=10")
+    texts = values_by_path("--pin", given or [], "PATH=VALUE, such as layout.tensor_parallel=10")
     return {path: json_or_text(value, f"--pin {path}") for path, value in texts.items()}
-
-
-def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True) -> "Instance | Path":
-    """Return an instance with the values of --set in place of its own; its path where there are none."""
-    if not changes:
-        return instance
-    from planner.sweeps.axes import changed, read_changes
-
-    return changed(instance, read_changes(changes), searched=searched)
 
 
 def print_or_write(text: str, output: Path | None) -> None:
@@ -150,28 +142,28 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
 
 
 InstanceFile = Annotated[
-    Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
+    Path, Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
 ]
-PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
+PlanFile = Annotated[Path, Argument(help="Plan file (JSON).")]
 Pins = Annotated[
-    list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
+    list[str] | None, Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
 ]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
+    list[str] | None, Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
 ]
-Gap = Annotated[float | None, typer.Option(help="Stop at this relative gap to the proven bound.")]
-Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
-Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
-InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
-TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
+Gap = Annotated[float | None, Option(help="Stop at this relative gap to the proven bound.")]
+Seed = Annotated[int, Option(help="Seed of the solvers.")]
+Threads = Annotated[int | None, Option(help="Threads of the solvers; 1 unless given.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="No progress on stderr.")]
+Verbose = Annotated[bool, Option("-v", "--verbose", help="All that the plan says, proofs included.")]
+Log = Annotated[Path | None, Option("--log", help="Add lines of progress with timestamps to this file.")]
+InsteadOfStdout = Annotated[Path | None, Option("-o", "--output", help="Write here in place of stdout.")]
+TopologyName = Annotated[str | None, Option(help="Which topology of a topology.yaml; its default unless given.")]
 NodeLabels = Annotated[
-    list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
+    list[str] | None, Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
 ]
 Constants = Annotated[
-    Path | None, typer.Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
+    Path | None, Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
 ]
 
 
@@ -185,7 +177,11 @@ class AskedInstance:
 
     def changed(self, *, searched: bool = True) -> "Instance | Path":
         """Return the instance with the values of --set in place of its own; its path where there are none."""
-        return what_if(self.instance, self.change, searched=searched)
+        if not self.change:
+            return self.instance
+        from planner.sweeps.axes import changed, read_changes
+
+        return changed(self.instance, read_changes(self.change), searched=searched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,23 +189,6 @@ class PinnedInstance(AskedInstance):
     """The instance that a command is asked about, some of its decisions fixed."""
 
     pin: Pins = None
-
-    @property
-    def pins(self) -> dict[str, Any]:
-        """Read the pins of --pin."""
-        return read_pins(self.pin or [])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressOptions:
-    """Where a command says how far it is."""
-
-    quiet: Quiet = False
-    log: Log = None
-
-    def line(self) -> "AbstractContextManager[Watch]":
-        """Yield what the search of the command reports to."""
-        return progress_line(self.quiet, self.log)
 
 
 PATIENCE = 2.0  # seconds before a command shows anything
@@ -221,14 +200,12 @@ BAR = 16  # columns
 class Watch:
     """The phase of a command and the last that it reported: shown while it runs, and logged."""
 
-    def __init__(self, phase: str, *, shown: bool, log: TextIO | None = None) -> None:
-        self.phase, self.text, self.share = phase, "", 0.0
-        self.shown, self.log = shown, log
+    def __init__(self, phase: str, *, shown: bool) -> None:
+        self.phase, self.text, self.share, self.shown = phase, "", 0.0, shown
+        self.log: TextIO | None = None
         self.started = self._logged = time.monotonic()
         self._live: Live | None = None
-        self._lock, self._ended = threading.RLock(), threading.Event()
-        self._thread = threading.Thread(target=self._tick, daemon=True, name="progress")
-        self._out, self._err = sys.stdout, sys.stderr
+        self._lock, self._err = threading.RLock(), sys.stderr
 
     def __call__(self, text: str) -> None:
         """Take a line of progress."""
@@ -249,21 +226,6 @@ class Watch:
         """Seconds since the command began."""
         return time.monotonic() - self.started
 
-    def begin(self) -> None:
-        """Begin to watch; what a command prints erases its line first."""
-        if self.shown:
-            sys.stdout = _Printing(self._out, self.leave)
-            sys.stderr = _Printing(self._err, self.erase)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Leave the terminal as it was."""
-        self._ended.set()
-        self.leave()
-        sys.stdout = self._out if isinstance(sys.stdout, _Printing) else sys.stdout
-        sys.stderr = self._err if isinstance(sys.stderr, _Printing) else sys.stderr
-        self._thread.join(timeout=1.0)
-
     def leave(self) -> None:
         """Show no line any more: the command prints its answer."""
         with self._lock:
@@ -277,8 +239,9 @@ class Watch:
             if live is not None:
                 live.stop()
 
-    def _tick(self) -> None:
-        while not self._ended.wait(REFRESH):
+    def tick(self, ended: threading.Event) -> None:
+        """Draw the line and log heartbeats until the command has ended."""
+        while not ended.wait(REFRESH):
             with self._lock:
                 if self.shown and self.elapsed >= PATIENCE:
                     self._draw()
@@ -286,32 +249,26 @@ class Watch:
                     self._note(f"{self.phase}, {self.text}" if self.text else self.phase)
 
     def _draw(self) -> None:
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(file=self._err)
-            still: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-            self._live = Live(console=console, transient=True, **still)
-            self._live.start()
-        self._live.update(self._line(), refresh=True)
-
-    def _line(self) -> Any:
+        from rich.console import Console
+        from rich.live import Live
         from rich.progress_bar import ProgressBar
         from rich.spinner import Spinner
         from rich.table import Table
         from rich.text import Text
 
-        line = Table.grid(padding=(0, 1))
-        text = f"{clock(self.elapsed)}  {self.phase}" + (f", {self.text}" if self.text else "")
-        parts: list[Any] = [Spinner("line")]
+        if self._live is None:
+            still: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+            self._live = Live(console=Console(file=self._err), transient=True, **still)
+            self._live.start()
+        line, parts = Table.grid(padding=(0, 1)), list[Any]([Spinner("line")])
         if self.share > 0:
             parts.append(ProgressBar(total=1.0, completed=self.share, width=BAR))
         for _ in parts:
             line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        text = f"{clock(self.elapsed)}  {self.phase}" + (f", {self.text}" if self.text else "")
         line.add_row(*parts, Text(text, no_wrap=True, overflow="ellipsis"))
-        return line
+        self._live.update(line, refresh=True)
 
     def _note(self, text: str) -> None:
         self._logged = time.monotonic()
@@ -341,28 +298,91 @@ class _Printing:
 _current: Watch | None = None
 
 
+@contextmanager
+def watching(name: str) -> Iterator[Watch]:
+    """Watch a command by its name until it ends; what it prints takes the line away, and the terminal is as it was."""
+    global _current  # noqa: PLW0603
+    watch, ended = Watch(name, shown=sys.stderr.isatty()), threading.Event()
+    thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
+    _current, out, err = watch, sys.stdout, sys.stderr
+    if watch.shown:
+        sys.stdout, sys.stderr = _Printing(out, watch.leave), _Printing(err, watch.erase)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        _current = None
+        ended.set()
+        watch.leave()
+        sys.stdout = out if isinstance(sys.stdout, _Printing) else sys.stdout
+        sys.stderr = err if isinstance(sys.stderr, _Printing) else sys.stderr
+        thread.join(timeout=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressOptions:
+    """Where a command says how far it is; quiet: nothing on the terminal; log: lines added to a file."""
+
+    quiet: Quiet = False
+    log: Log = None
+
+    @contextmanager
+    def line(self) -> Iterator[Watch]:
+        """Yield what the search of the command reports to."""
+        with ExitStack() as stack:
+            # Called as a function it has no command around it.
+            watch = _current or stack.enter_context(watching("planner"))
+            if self.quiet:
+                watch.leave()
+            if self.log is not None:
+                require_writable(self.log)
+                try:
+                    watch.log = stack.enter_context(self.log.open("a", encoding="utf-8"))
+                except OSError as error:
+                    raise unwritable(self.log, error) from None
+                watch._note(f"planner {__version__} {watch.phase} begins")
+            try:
+                yield watch
+            finally:
+                with watch._lock:
+                    watch.log = None
+
+
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Refuse numbers out of range, named as options; show a line of commands over two seconds on a terminal alone."""
-    command, spelled = _flat(command), {}
+    """Return a command of options alone, watched, which refuses numbers out of range and to write over what it reads.
+
+    Parameters that are records become the options that these consist of.
+    """
+    parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
-        option = parameter.annotation.__metadata__[0]
-        written = (option.default, *(option.param_decls or ()), f"--{name.replace('_', '-')}")
-        spelled[name] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
-    called = bounded(command, spelled)
+        options = [(name, parameter.annotation, parameter.default)]
+        if is_dataclass(parameter.annotation):
+            records[name] = parameter.annotation
+            options = [(x.name, x.type, x.default) for x in fields(parameter.annotation)]
+        for option, annotation, default in options:
+            given = inspect.Parameter.empty if default is MISSING else default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
+            declared = annotation.__metadata__[0]
+            written = (declared.default, *(declared.param_decls or ()), f"--{option.replace('_', '-')}")
+            spelled[option] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
 
-    @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> None:
+    def run(**options: Any) -> None:
+        _keep_what_is_read(options)
+        made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
-            called(*args, **options)
+            command(**made, **options)
 
-    return run
+    functools.update_wrapper(run, command)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return bounded(run, spelled)
 
 
 WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
 
 
 def _keep_what_is_read(options: Mapping[str, Any]) -> None:
-    """Refuse to write over a file that the command reads."""
     given = (value for name, value in options.items() if name not in WRITTEN)
     read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
     written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
@@ -378,7 +398,7 @@ NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic
 SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
-def number_due(error: typer.BadParameter) -> str | None:
+def number_due(error: BadParameter) -> str | None:
     """Write the complaint about an option that is no number; None where the error is another."""
     causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
     if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
@@ -392,72 +412,6 @@ def number_due(error: typer.BadParameter) -> str | None:
         remedy = f"write {text[:-1]}{'0' * exponent if whole else f'e{exponent}'}"
     option = next((word for word in error.param.opts if word.startswith("--")), name)
     return f"{option}: must be {allowed.words() if allowed else kind} (is {text[:40]!r}); {remedy}"
-
-
-def _flat(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters that are records stand as the options that these consist of."""
-    parameters, records = list[inspect.Parameter](), dict[str, Any]()
-    for name, parameter in inspect.signature(command).parameters.items():
-        if is_dataclass(parameter.annotation):
-            records[name] = parameter.annotation
-            options = [(x.name, x.type, x.default) for x in fields(parameter.annotation)]
-        else:
-            options = [(name, parameter.annotation, parameter.default)]
-        for option, annotation, default in options:
-            given = inspect.Parameter.empty if default is MISSING else default
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
-
-    def run(**options: Any) -> None:
-        _keep_what_is_read(options)
-        made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
-        command(**made, **options)
-
-    functools.update_wrapper(run, command)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
-
-
-@contextmanager
-def watching(name: str) -> Iterator[Watch]:
-    """Watch a command by its name until it ends."""
-    global _current  # noqa: PLW0603
-    watch = _current = Watch(name, shown=sys.stderr.isatty())
-    watch.begin()
-    try:
-        yield watch
-    finally:
-        watch.end()
-        _current = None
-
-
-@contextmanager
-def progress_line(quiet: bool = False, log: Path | None = None) -> Iterator[Watch]:
-    """Yield what the search of a command reports to; `quiet`: nothing on the terminal; `log`: lines added to a file."""
-    if _current is None:  # called as a function, with no command around it
-        with watching("planner"), progress_line(quiet, log) as watch:
-            yield watch
-        return
-    watch = _current
-    if quiet:
-        watch.leave()
-    if log is None:
-        yield watch
-        return
-    require_writable(log)
-    try:
-        file = log.open("a", encoding="utf-8")
-    except OSError as error:
-        raise unwritable(log, error) from None
-    with file:
-        watch.log = file
-        watch._note(f"planner {__version__} {watch.phase} begins")
-        try:
-            yield watch
-        finally:
-            with watch._lock:
-                watch.log = None
 
 
 def clock(seconds: float) -> str:

@@ -3,14 +3,15 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from planner.cli import console
+from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.plan.plan_files import kind_of, plan_of, read_plan
@@ -23,40 +24,34 @@ if TYPE_CHECKING:
 class FabricOptions:
     """The fabric that is asked for, in options; none of them where a file says it."""
 
-    hosts: Annotated[int | None, typer.Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None
-    gpus_per_host: Annotated[int | None, typer.Option(help="GPUs of a host, each with its NIC.")] = None
-    nic_gbps: Annotated[float | None, typer.Option(help="Rate of one NIC, in Gb/s.")] = None
+    hosts: Annotated[int | None, Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None
+    gpus_per_host: Annotated[int | None, Option(help="GPUs of a host, each with its NIC.")] = None
+    nic_gbps: Annotated[float | None, Option(help="Rate of one NIC, in Gb/s.")] = None
     switch: Annotated[
         list[str] | None,
-        typer.Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
+        Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
     ] = None
     family: Annotated[
-        list[str] | None, typer.Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
+        list[str] | None, Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
     ] = None
     oversubscription: Annotated[
-        str | None, typer.Option(help="Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
+        str | None, Option(help="Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
     ] = None
     survives: Annotated[
-        str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
+        str | None, Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
     ] = None
-    planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
-    max_lanes: Annotated[int | None, typer.Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
+    planes: Annotated[int | None, Option(help="Planes of the fabric.")] = None
+    max_lanes: Annotated[int | None, Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
     rails_per_leaf: Annotated[
-        int | None, typer.Option(help="Most GPUs of a host at a leaf of the family rail: any unless given.")
+        int | None, Option(help="Most GPUs of a host at a leaf of the family rail: any unless given.")
     ] = None
-    max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
+    max_tiers: Annotated[int | None, Option(help="Most tiers of switches: 4 unless given.")] = None
     floor: Annotated[
-        str | None, typer.Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
+        str | None, Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
     ] = None
-    transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None
-    transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None
-    budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """List the options that were given, as they are spelled, with their values."""
-        every = {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
-        return {option: value for option, value in every.items() if value is not None}
+    transceiver_usd: Annotated[float | None, Option(help="Price of one transceiver.")] = None
+    transceiver_watts: Annotated[float | None, Option(help="Power of one transceiver.")] = None
+    budget: Annotated[float | None, Option(help="Most that the fabric may cost, in dollars.")] = None
 
 
 # Where a file says what an option asks for.
@@ -82,14 +77,14 @@ KEYS = {
 def design(
     given: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="File with network and hardware and no workload, in place of options."),
+        Argument(metavar="[FILE]", help="File with network and hardware and no workload, in place of options."),
     ] = None,
     *,
     wish: FabricOptions,
     pin: console.Pins = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for the search.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")] = False,
+    time_limit: Annotated[float | None, Option(help="Seconds for the search.")] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the plan as JSON and nothing else.")] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     import planner
@@ -97,28 +92,28 @@ def design(
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
-    pins = console.read_pins(pin or [])
+    pins = console.read_pins(pin)
+    wished = {name: value for name, value in asdict(wish).items() if value is not None}
+    options = [f"--{name.replace('_', '-')}" for name in wished]
     if given is not None:
-        for option in wish.given:
-            key = KEYS[option]
-            raise InputError(f"{option}: {given} says what the fabric is for: write {key} there, or give options alone")
+        if options:
+            what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
+            raise InputError(f"{options[0]}: {what}")
         question = question_of(given, pins)
-    elif wish.hosts is None or wish.gpus_per_host is None or wish.nic_gbps is None:
-        missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))
+    elif missing := ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"}.difference(options))):
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     else:
         names = {"switch": "switches", "family": "families", "budget": "budget_usd"}
-        given_options = {names.get(name, name): value for name, value in asdict(wish).items() if value is not None}
-        lists = {name: tuple(value) for name, value in given_options.items() if isinstance(value, list)}
-        asked = FabricWish(**given_options | lists)
-        question = question_of(question_of_options(asked), pins)
+        asked: dict[str, Any] = {names.get(name, name): value for name, value in wished.items()}
+        asked |= {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
+        question = question_of(question_of_options(FabricWish(**asked)), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
-    raise typer.Exit(console.exit_code(plan, None))
+    raise Exit(console.exit_code(plan, None))
 
 
-app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
+app = Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
 DETAILS = ("auto", "switch", "pod")
 AXES = "cost,time,splits"
@@ -134,19 +129,16 @@ app.command()(design)
 @app.command()
 def export(
     plan: console.PlanFile,
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    form: Annotated[str, Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     output: Annotated[
         Path,
-        typer.Option(
+        Option(
             "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
         ),
     ],
-    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    site: Annotated[str | None, Option(help="The site, where the plan has several.")] = None,
     detail: Annotated[
-        str,
-        typer.Option(
-            help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
-        ),
+        str, Option(help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
     ] = "auto",
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
@@ -154,13 +146,10 @@ def export(
     console.require_choice("--detail", detail, DETAILS)
     require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
     from planner.exports import fabric_graph, fabric_parts
-    from planner.exports.fabric_graph import failure_domains_csv, failure_domains_json
-    from planner.exports.fabric_parts import built_fabric
     from planner.report.page.drawings import fabric_svg
 
+    by_ending = fabric_graph.failure_domains_json if output.suffix == ".json" else fabric_graph.failure_domains_csv
     given = read_plan(plan)
-    with console.requiring_sound(given, plan):
-        wired = built_fabric(given, site)
     writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": fabric_parts.cable_list,
         "bom": fabric_parts.bill_of_materials,
@@ -169,13 +158,12 @@ def export(
         "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
         "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-        "failure-domains": partial(failure_domains_json if output.suffix == ".json" else failure_domains_csv, given),
+        "failure-domains": partial(by_ending, given),
     }
     with console.requiring_sound(given, plan):
+        wired = fabric_parts.built_fabric(given, site)
         if form == "netbox":
-            from planner.exports.fabric_parts import write_netbox
-
-            write_netbox(output, wired)
+            fabric_parts.write_netbox(output, wired)
         else:
             write_streamed(output, partial(writers[form], wired))
 
@@ -197,11 +185,10 @@ def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[s
 def check(
     plan: console.PlanFile,
     cables: Annotated[
-        Path,
-        typer.Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV)."),
+        Path, Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV).")
     ],
-    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
-    show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
+    site: Annotated[str | None, Option(help="The site, where the plan has several.")] = None,
+    show: Annotated[int, Option(help="Lines of differences to print; all are counted.")] = 20,
 ) -> None:
     """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
@@ -213,27 +200,25 @@ def check(
     print("\n".join([compared.verdict, *compared.lines[:show]]))
     if len(compared.lines) > show:
         print(f"and {len(compared.lines) - show:,} more")
-    raise typer.Exit(console.ExitCode.BROKEN if compared.lines else console.ExitCode.DONE)
+    raise Exit(ExitCode.BROKEN if compared.lines else ExitCode.DONE)
 
 
 @app.command()
 def pareto(
     given: Annotated[
-        Path,
-        typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON)."),
+        Path, Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")
     ],
-    leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
-    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
-    axes: Annotated[str, typer.Option(help=AXES_HELP)] = AXES,
+    leaf_sizes: Annotated[str | None, Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
+    time_limit: Annotated[float, Option(help="Seconds for each site and leaf size.")] = 60.0,
+    pin: Annotated[list[str] | None, Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    axes: Annotated[str, Option(help=AXES_HELP)] = AXES,
     every: Annotated[
-        bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
+        bool, Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl)."),
+        Path | None, Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the designs as JSON and nothing else.")] = False,
     constants: console.Constants = None,
 ) -> None:
     """Print the fabrics that no other matches or beats on every axis, each with its proof.
@@ -258,12 +243,12 @@ def pareto(
             raise InputError(
                 f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
             )
-        asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin or []))
+        asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:
             write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
         print(json.dumps(trades, indent=1) if as_json else table_by_ratio(trades))
-        raise typer.Exit(console.ExitCode.DONE if trades else console.ExitCode.INFEASIBLE)
+        raise Exit(ExitCode.DONE if trades else ExitCode.INFEASIBLE)
     if kind_of(data) == "plan":
         if constants is not None:
             raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
@@ -272,7 +257,7 @@ def pareto(
         import planner
         from planner.planning.load import load_instance
 
-        plan = planner.solve(load_instance(path, pins=console.read_pins(pin or []), constants=constants))
+        plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")
@@ -294,7 +279,7 @@ def pareto(
         print(json.dumps(records(rows), indent=1))
     elif rows:
         print(table(rows))
-    raise typer.Exit(console.ExitCode.DONE if rows else console.ExitCode.LIMIT if late else console.ExitCode.INFEASIBLE)
+    raise Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)
 
 
 def _sizes(text: str | None) -> list[int]:
@@ -310,29 +295,26 @@ class ExchangeOptions:
     """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
 
     pattern: Annotated[
-        str,
-        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
+        str, Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes.")
     ] = "permutation"
-    transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp"
-    seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1
-    site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None
-    failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0
-    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate, in a plan GPUs: no more than there are.")] = None
-    bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None
+    transport: Annotated[str, Option(help="ecmp, spray or adaptive.")] = "ecmp"
+    seeds: Annotated[int, Option(help="Runs: other hashes, permutations and failed links.")] = 1
+    site: Annotated[str | None, Option(help="Site of the plan; its largest where not given.")] = None
+    failed_links: Annotated[int, Option(help="Cables between switches that are out.")] = 0
+    hosts: Annotated[int | None, Option(help="Hosts to simulate, in a plan GPUs: no more than there are.")] = None
+    bytes_per_host: Annotated[float | None, Option("--bytes", help="Bytes that one host sends in all.")] = None
     group: Annotated[
-        int | None,
-        typer.Option(help="Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."),
+        int | None, Option(help="Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16.")
     ] = None
 
 
 def simulate(
     network: Annotated[
-        Path,
-        typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
+        Path, Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...).")
     ],
     exchange: ExchangeOptions,
     watched: console.ProgressOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner

@@ -1,13 +1,13 @@
 """Other tools' files and a first instance: `planner init`, `catalogue`, `calibrate`, `import`, `export`, `grid`."""
 
 import json
-import math
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from planner.cli import console
 from planner.errors import InputError, hint
@@ -18,22 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.calibration.constants import MeasuredConstants
-    from planner.imports.read_grid import Imported
-    from planner.instance.grid import Grid
 
 
 def init(
     output: console.InsteadOfStdout = None,
-    sites: Annotated[int, typer.Option(help="Number of candidate sites; 0: one cluster without a grid.")] = 0,
-    budget: Annotated[float | None, typer.Option(help="Dollars for all that is bought, such as 3e9.")] = None,
-    model: Annotated[str | None, typer.Option(help="Of the catalogue, or a Hugging Face config.json.")] = None,
-    accelerator: Annotated[str, typer.Option(help="Of the catalogue.")] = "B200",
-    racks: Annotated[int | None, typer.Option(help="Racks (or nodes) of the one cluster.")] = None,
-    tokens: Annotated[
-        float | None, typer.Option(help="Training tokens; 20 for each active weight unless given.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the instance.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    sites: Annotated[int, Option(help="Number of candidate sites; 0: one cluster without a grid.")] = 0,
+    budget: Annotated[float | None, Option(help="Dollars for all that is bought, such as 3e9.")] = None,
+    model: Annotated[str | None, Option(help="Of the catalogue, or a Hugging Face config.json.")] = None,
+    accelerator: Annotated[str, Option(help="Of the catalogue.")] = "B200",
+    racks: Annotated[int | None, Option(help="Racks (or nodes) of the one cluster.")] = None,
+    tokens: Annotated[float | None, Option(help="Training tokens; 20 for each active weight unless given.")] = None,
+    name: Annotated[str | None, Option(help="Name of the instance.")] = None,
+    force: Annotated[bool, Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
     from planner.imports.instance_file import Wish, first_instance
@@ -60,10 +56,10 @@ def init(
 
 def catalogue(
     kind: Annotated[
-        str | None, typer.Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
+        str | None, Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="One entry, printed whole (JSON).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the entries as JSON.")] = False,
+    name: Annotated[str | None, Argument(help="One entry, printed whole (JSON).")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the entries as JSON.")] = False,
 ) -> None:
     """List names that an instance may use, with their main figures; one entry whole with its sources."""
     from planner.report.tables import KINDS, catalogue_text, entries
@@ -89,11 +85,11 @@ MEASURED_HELP = (
 
 
 def calibrate(
-    measured: Annotated[Path, typer.Argument(help=MEASURED_HELP)],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the constants here (JSON).")] = None,
-    accelerator: Annotated[str | None, typer.Option(help="Accelerator of the catalogue that ran all lines.")] = None,
-    software: Annotated[str | None, typer.Option(help="Software stack of the catalogue; megatron-bridge.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the constants as JSON and nothing else.")] = False,
+    measured: Annotated[Path, Argument(help=MEASURED_HELP)],
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the constants here (JSON).")] = None,
+    accelerator: Annotated[str | None, Option(help="Accelerator of the catalogue that ran all lines.")] = None,
+    software: Annotated[str | None, Option(help="Software stack of the catalogue; megatron-bridge.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the constants as JSON and nothing else.")] = False,
 ) -> None:
     """Fit the constants of your cluster to about ten of your own steps, for `--constants` of other commands.
 
@@ -105,7 +101,6 @@ def calibrate(
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
     print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
-    raise typer.Exit(console.ExitCode.DONE)
 
 
 def table(constants: "MeasuredConstants") -> "Iterator[str]":
@@ -143,16 +138,16 @@ def table(constants: "MeasuredConstants") -> "Iterator[str]":
         yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
 
 
-import_app = typer.Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)
+import_app = Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)
 
 
 @import_app.command()
 def hf(
     config: Annotated[
-        Path, typer.Argument(help="A model's config.json from the Hugging Face Hub, or the folder that has it.")
+        Path, Argument(help="A model's config.json from the Hugging Face Hub, or the folder that has it.")
     ],
     output: console.InsteadOfStdout = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model; its folder's or file's unless given.")] = None,
+    name: Annotated[str | None, Option(help="Name of the model; its folder's or file's unless given.")] = None,
 ) -> None:
     """Write the model of a Hugging Face config.json as `workload.model` of an instance has it."""
     from planner.imports.huggingface import read_model
@@ -168,7 +163,7 @@ def hf(
     print(f"{model.name}: {total / 1e9:,.4g}B weights{some}", file=sys.stdout if output else sys.stderr)
 
 
-export_app = typer.Typer(help="Write plans for other tools.", rich_markup_mode=None, no_args_is_help=True)
+export_app = Typer(help="Write plans for other tools.", rich_markup_mode=None, no_args_is_help=True)
 FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
 
 
@@ -176,18 +171,18 @@ FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
 def launch(
     plan: console.PlanFile,
     framework: Annotated[
-        str | None, typer.Option("--for", help=f"One of {', '.join(FRAMEWORKS)}; megatron unless given.")
+        str | None, Option("--for", help=f"One of {', '.join(FRAMEWORKS)}; megatron unless given.")
     ] = None,
     output: console.InsteadOfStdout = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
+        bool, Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
     ] = False,
     like: Annotated[
         Path | None,
-        typer.Option(help="A recipe or Slurm script of your own: written back with the plan in it, all else kept."),
+        Option(help="A recipe or Slurm script of your own: written back with the plan in it, all else kept."),
     ] = None,
     placement: Annotated[
-        Path | None, typer.Option(help="Hosts for the script of --like, from `planner place --format json`.")
+        Path | None, Option(help="Hosts for the script of --like, from `planner place --format json`.")
     ] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
@@ -235,57 +230,54 @@ def launch(
     console.print_or_write(text, output)
 
 
-grid_app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
+grid_app = Typer(help="Read grids from other tools' files.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCompletion:
     """What completes or overrides the files of a grid, as `GridOptions` has it."""
 
-    radius_km: Annotated[float, typer.Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0
-    positions: Annotated[Path | None, typer.Option(help="Table bus, lat, lon for a MATPOWER case.")] = None
-    at: Annotated[str | None, typer.Option(help="LAT,LON of the buses that --positions does not name.")] = None
+    radius_km: Annotated[float, Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0
+    positions: Annotated[Path | None, Option(help="Table bus, lat, lon for a MATPOWER case.")] = None
+    at: Annotated[str | None, Option(help="LAT,LON of the buses that --positions does not name.")] = None
     authorities: Annotated[
         Path | None,
-        typer.Option(
-            help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
-        ),
+        Option(help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."),
     ] = None
     headroom_share: Annotated[
-        float | None,
-        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand."),
+        float | None, Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand.")
     ] = None
-    energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None
+    energy_usd_per_mwh: Annotated[float | None, Option(help="Price where --authorities gives none.")] = None
     interconnection: Annotated[
-        str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")
+        str | None, Option(help="Synchronous area where neither files nor --authorities name it.")
     ] = None
-    spare_share: Annotated[float, typer.Option(help="Share of installed capacity that can feed sites.")] = 1.0
-    sites: Annotated[int | None, typer.Option(help="Let sites stand only on the N nodes with most generation.")] = None
-    only: Annotated[list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")] = None
-    source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None
+    spare_share: Annotated[float, Option(help="Share of installed capacity that can feed sites.")] = 1.0
+    sites: Annotated[int | None, Option(help="Let sites stand only on the N nodes with most generation.")] = None
+    only: Annotated[list[str] | None, Option(help="Keep this balancing authority alone; may be repeated.")] = None
+    source: Annotated[str | None, Option(help="Where the files come from; written as the grid's source.")] = None
 
 
 @grid_app.command("import")
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables recognised by their columns.")
+        list[Path], Argument(help="Files of one grid: a .m case, or CSV tables recognised by their columns.")
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
+        Path | None, Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
+    kind: Annotated[str, Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
     into: Annotated[
-        Path | None, typer.Option(help="Write this instance with the grid in it, its rules and site prices kept.")
+        Path | None, Option(help="Write this instance with the grid in it, its rules and site prices kept.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the instance that --into writes.")] = None,
-    geojson: Annotated[Path | None, typer.Option(help="Write nodes and lines here as GeoJSON.")] = None,
+    name: Annotated[str | None, Option(help="Name of the instance that --into writes.")] = None,
+    geojson: Annotated[Path | None, Option(help="Write nodes and lines here as GeoJSON.")] = None,
     *,
     completion: GridCompletion,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
     from planner.imports.grid_tables import GridOptions
     from planner.imports.read_grid import geojson as as_geojson
-    from planner.imports.read_grid import import_grid, instance_with, part, text
+    from planner.imports.read_grid import import_grid, instance_with, part, shortage, text
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
@@ -305,36 +297,30 @@ def import_(
     if geojson is not None:
         write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
     console.print_or_write(text(data), output)
-    _report(imported, Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout)
+    # Say what the grid that was written holds, and what its files leave open.
+    written, stream = Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout
+    lines = f"{len(written.lines):,} lines of {sum(line.circuits for line in written.lines):,} circuits"
+    print(f"{len(written.balancing_authorities):,} authorities, {len(written.nodes):,} nodes, {lines};", file=stream)
+    spare = sum(node.generation_mw for node in written.nodes)
+    load = sum(node.load_mw for node in written.nodes)
+    headroom = sum(area.headroom_mw for area in written.balancing_authorities)
+    print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
+    for figure in imported.missing:
+        print(f"missing: {figure}", file=sys.stderr)
+    for item in imported.items.not_modelled:
+        print(f"not modelled: {item}", file=sys.stderr)
+    if imported.items.ignored:
+        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
+    for why in shortage(written).sentences():
+        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
 
 
 def _place(given: str | None) -> tuple[float, float] | None:
     if given is None:
         return None
     latitude, _, longitude = given.partition(",")
-    try:
-        place = (float(latitude), float(longitude))
-    except ValueError:
-        place = (math.nan, math.nan)
-    if not (-90 <= place[0] <= 90 and -180 <= place[1] <= 180):
-        raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")
-    return place
-
-
-def _report(imported: "Imported", grid: "Grid", stream: TextIO) -> None:
-    from planner.imports.read_grid import shortage
-
-    spare = sum(node.generation_mw for node in grid.nodes)
-    headroom = sum(area.headroom_mw for area in grid.balancing_authorities)
-    lines = f"{len(grid.lines):,} lines of {sum(line.circuits for line in grid.lines):,} circuits"
-    print(f"{len(grid.balancing_authorities):,} authorities, {len(grid.nodes):,} nodes, {lines};", file=stream)
-    load = sum(node.load_mw for node in grid.nodes)
-    print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for figure in imported.missing:
-        print(f"missing: {figure}", file=sys.stderr)
-    for name in imported.items.not_modelled:
-        print(f"not modelled: {name}", file=sys.stderr)
-    if imported.items.ignored:
-        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(grid).sentences():
-        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
+    with suppress(ValueError):
+        place = float(latitude), float(longitude)
+        if -90 <= place[0] <= 90 and -180 <= place[1] <= 180:
+            return place
+    raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")

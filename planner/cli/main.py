@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import BadParameter, Exit, Option, Typer
 from typer.core import TyperGroup
 
 from planner.cli import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
@@ -34,16 +34,16 @@ class Commands(TyperGroup):
         """Run the command that is asked for."""
         try:
             return super().invoke(ctx)
-        except typer.BadParameter as error:
+        except BadParameter as error:
             if (complaint := number_due(error)) is not None:
                 raise InputError(complaint) from None
             raise
         except KeyboardInterrupt:  # here, as the command line's library ends with the same status and no word
             print("interrupted before there was an answer", file=sys.stderr)
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            raise Exit(ExitCode.INTERRUPTED) from None
 
 
-app = typer.Typer(
+app = Typer(
     cls=Commands,
     help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",
     rich_markup_mode=None,
@@ -54,20 +54,11 @@ app = typer.Typer(
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(plan_commands.solve, plan_commands.frontier, plan_commands.layouts, plan_commands.evaluate),
-    plan_commands.explain,
-    *(plan_commands.check, plan_commands.show, plan_commands.schema, cluster_commands.place),
-    *(
-        fabric_commands.simulate,
-        sweep_commands.limits,
-        sweep_commands.plot,
-        plan_commands.report,
-        plan_commands.compare,
-        plan_commands.serve,
-        sweep_commands.sweep,
-        cluster_commands.topology,
-    ),
-    *(cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize, cluster_commands.queue),
-    *(file_commands.calibrate, file_commands.init, file_commands.catalogue),
+    *(plan_commands.explain, plan_commands.check, plan_commands.show, plan_commands.schema),
+    *(cluster_commands.place, fabric_commands.simulate, sweep_commands.limits, sweep_commands.plot),
+    *(plan_commands.report, plan_commands.compare, plan_commands.serve, sweep_commands.sweep),
+    *(cluster_commands.topology, cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize),
+    *(cluster_commands.queue, file_commands.calibrate, file_commands.init, file_commands.catalogue),
 )
 for command in COMMANDS:
     app.command()(watched(command))
@@ -87,13 +78,13 @@ for name, group in (
 def _print_version(asked: bool) -> None:
     if asked:
         print(f"planner {__version__}")
-        raise typer.Exit(ExitCode.DONE)
+        raise Exit(ExitCode.DONE)
 
 
 @app.callback()
 def planner(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof."""

@@ -9,9 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from planner.cli import console
+from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import exists, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
@@ -19,55 +20,49 @@ from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
-    from planner.plan.plan import Curve, Plan
+    from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier
-    from planner.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """How long a plan is sought, how near to the bound, and by which solvers."""
 
-    time_limit: Annotated[float | None, typer.Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
+    time_limit: Annotated[float | None, Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
     gap: console.Gap = None
     seed: console.Seed = 0
     threads: console.Threads = None
     solver: Annotated[
         str | None,
-        typer.Option(
-            help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
-        ),
+        Option(help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."),
     ] = None
 
 
 def solve(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the plan and nothing else.")] = False,
     *,
     search: Search,
     progress: console.ProgressOptions,
     models: Annotated[
-        Path | None,
-        typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
+        Path | None, Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder.")
     ] = None,
     verbose: console.Verbose = False,
     point: Annotated[
         bool,
-        typer.Option(
-            "--point", envvar="PLANNER_POINT", help="The plan alone, without the curve of what less money buys."
-        ),
+        Option("--point", envvar="PLANNER_POINT", help="The plan alone, without the curve of what less money buys."),
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
     from planner.planning.session import Session
 
     require_writable(output)
-    from planner.plan.plan import Curve
+    from planner.planning.frontier import why_no_curve
     from planner.report.summary import curve_section, fitted, summary, terminal_width
 
-    pins, instance = asked.pins, asked.changed()
+    pins, instance = console.read_pins(asked.pin), asked.changed()
     plan: Plan | None = None
     ended = False
     try:
@@ -79,40 +74,29 @@ def solve(
             console.tell_not_modelled(plan.instance)
             if not as_json:
                 print(summary(plan, terminal_width(), verbose=verbose), flush=True)
-            if not point:
+            # An infeasible plan has no curve; one whose goal was a curve has it already.
+            if not point and plan.status not in ("infeasible", "unknown") and plan.curve is None:
                 watch.shown = shown  # printing took the line away
-                curve = _curve_of(plan, session, deadline, watch, search)
-                if isinstance(curve, Curve):
-                    plan = plan.replaced(curve=curve)
+                why = why_no_curve(plan)
+                if why is None and deadline.passed:
+                    why = "a signal ended the search before it" if interrupted() else "the time limit came first"
+                if why is None:
+                    left, seed, threads = deadline.limit, search.seed, search.threads
+                    events = watch.event
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=events)
+                    plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
-                ended = interrupted()
-                if not as_json and curve is not None:
-                    text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
+                if not as_json:
+                    text = curve_section(plan.curve) if plan.curve else f"No curve of less money: {why}."
                     print(fitted(text, terminal_width()))
+            ended = not point and interrupted()
     except KeyboardInterrupt:
         if plan is None:
             raise
         ended = True
     if as_json:
         print(plan.model_dump_json(indent=1))
-    raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
-
-
-def _curve_of(
-    plan: "Plan", session: "Session", deadline: Deadline, watch: console.Watch, search: Search
-) -> "Curve | str | None":
-    """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
-    from planner.planning.frontier import why_no_curve
-
-    if plan.status in ("infeasible", "unknown") or plan.curve is not None:  # or the curve was the goal
-        return None
-    why = why_no_curve(plan)
-    if why is None and deadline.passed:
-        why = "a signal ended the search before it" if interrupted() else "the time limit came first"
-    if why is not None:
-        return why
-    left, seed, threads = deadline.limit, search.seed, search.threads
-    return session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event).curve
+    raise Exit(ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
 
 
 EPSILON_HELP = "End where a row is within this share of every plan, in capital and in days: 0.03 is three percent."
@@ -123,32 +107,32 @@ OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep;
 class CurveSearch:
     """How long a curve is sought, how near to every plan, and how many of its points are shown."""
 
-    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.03
-    points: Annotated[
-        int | None, typer.Option(help="Most points, both ends and the knee among them; all unless given.")
-    ] = None
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the curve as far as it is proven.")] = None
+    epsilon: Annotated[float, Option(help=EPSILON_HELP)] = 0.03
+    points: Annotated[int | None, Option(help="Most points, both ends and the knee among them; all unless given.")] = (
+        None
+    )
+    time_limit: Annotated[float | None, Option(help="Seconds; then the curve as far as it is proven.")] = None
     seed: console.Seed = 0
     threads: console.Threads = None
 
 
 def frontier(
     asked: console.AskedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=OUTPUT_HELP)] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help=OUTPUT_HELP)] = None,
     *,
     search: CurveSearch,
-    plot: Annotated[Path | None, typer.Option(help="Draw days against capital here (.svg, .png).")] = None,
-    plans: Annotated[Path | None, typer.Option(help="Write the plan of each point into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the curve as JSON and nothing else.")] = False,
+    plot: Annotated[Path | None, Option(help="Draw days against capital here (.svg, .png).")] = None,
+    plans: Annotated[Path | None, Option(help="Write the plan of each point into this folder.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the curve as JSON and nothing else.")] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
     from planner.imports.instance_file import holds_plan
+    from planner.report.plots.plan_plots import staircase
+    from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None:
-        from planner.sweeps.row_store import ENDINGS, need_pyarrow
-
         if output.suffix not in ENDINGS:
             ending = output.suffix or "without an ending"
             raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
@@ -161,25 +145,32 @@ def frontier(
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
         front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
-    _write_curve(front, output, plot, plans, time.perf_counter() - started)
+    if output is not None and output.suffix == CURVE:
+        console.write_model(front.curve, output)
+    elif output is not None:
+        write_rows(output, list(curve_rows(front, time.perf_counter() - started)))
+    for index, plan in enumerate(front.plans if plans is not None else ()):
+        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
+    if plot is not None:
+        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
         from planner.report.summary import curve_text, terminal_width
 
         print(curve_text(front, search.epsilon, terminal_width()))
-    raise typer.Exit(_status(front, search.epsilon))
+    raise Exit(_status(front, search.epsilon))
 
 
 def layouts(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
-    within: Annotated[float, typer.Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the layouts so far.")] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
+    within: Annotated[float, Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
+    time_limit: Annotated[float | None, Option(help="Seconds; then the layouts so far.")] = None,
     *,
     seed: console.Seed = 0,
     threads: console.Threads = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
@@ -191,14 +182,9 @@ def layouts(
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
     require_writable(output)
     with ending_searches(), progress.line() as watch:
-        options: dict[str, Any] = {
-            "within": within,
-            "time_limit": time_limit,
-            "seed": seed,
-            "threads": threads,
-            "pins": asked.pins,
-        }
-        found = planner.layouts(asked.changed(), **options, on_progress=watch.event, constants=asked.constants)
+        options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
+        options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
+        found = planner.layouts(asked.changed(), **options, on_progress=watch.event)
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
@@ -208,22 +194,8 @@ def layouts(
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
     if not found.plans:
-        raise typer.Exit(console.ExitCode.INFEASIBLE if found.proven else console.ExitCode.LIMIT)
-    raise typer.Exit(console.ExitCode.DONE if found.proven else console.ExitCode.LIMIT)
-
-
-def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
-    from planner.report.plots.plan_plots import staircase
-    from planner.sweeps.row_store import CURVE, curve_rows, write_rows
-
-    if output is not None and output.suffix == CURVE:
-        console.write_model(front.curve, output)
-    elif output is not None:
-        write_rows(output, list(curve_rows(front, seconds)))
-    for index, plan in enumerate(front.plans if plans is not None else ()):
-        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
-    if plot is not None:
-        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
+        raise Exit(ExitCode.INFEASIBLE if found.proven else ExitCode.LIMIT)
+    raise Exit(ExitCode.DONE if found.proven else ExitCode.LIMIT)
 
 
 def _status(front: "Frontier", epsilon: float) -> int:
@@ -232,36 +204,35 @@ def _status(front: "Frontier", epsilon: float) -> int:
     if doubted:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
-        return console.ExitCode.UNVERIFIED
+        return ExitCode.UNVERIFIED
     if not curve.points and curve.stopped == "proved":
-        return console.ExitCode.INFEASIBLE
+        return ExitCode.INFEASIBLE
     if curve.stopped == "interrupted":
-        return console.ExitCode.INTERRUPTED
+        return ExitCode.INTERRUPTED
     within = curve.epsilon is not None and curve.epsilon <= epsilon
-    return console.ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else console.ExitCode.LIMIT
+    return ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else ExitCode.LIMIT
 
 
 def evaluate(
     instance: console.InstanceFile,
-    pin: Annotated[
-        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")
-    ] = None,
+    pin: Annotated[list[str] | None, Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")] = None,
     change: console.Changes = None,
     from_flags: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
+        Path | None, Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Name the constants behind each part of the step.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    why: Annotated[bool, Option("--why", help="Name the constants behind each part of the step.")] = False,
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
+    from planner.imports.training_run import doubts, layout_of_run, read_run
     from planner.instance.references_and_pins import long_names
     from planner.planning.evaluate import (
         OTHER_DECISIONS,
@@ -276,23 +247,19 @@ def evaluate(
     from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)
-    asked = console.what_if(instance, change, searched=False)
-    pins, note, switches = dict[str, Any](), None, dict[str, Any]()
-    if from_flags is not None:
-        from planner.imports.training_run import doubts, layout_of_run, read_run
-
-        run = read_run(from_flags)
+    asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
+    run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
+    if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         pins |= _replicas_of_plan(instance, pins.get("layout.data_parallel"))  # which no flag can say
-        note, switches = run.items.note(), run.switches
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
             print(f"{from_flags}: {line}", file=sys.stderr)
-    pins |= long_names(console.read_pins(pin or []), "--pin")
+    pins |= long_names(console.read_pins(pin), "--pin")
     request = load_instance(asked, pins=pins, searched=False, constants=constants)
-    if from_flags is not None:
-        request = with_switches(request, switches, str(from_flags), note)
+    if run is not None:
+        request = with_switches(request, run.switches, str(from_flags), run.items.note())
     evaluation = planner.evaluate(request)
     console.tell_not_modelled(request)
     if output is not None:
@@ -312,7 +279,7 @@ def evaluate(
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
-    raise typer.Exit(console.ExitCode.DONE if evaluation.fits else console.ExitCode.INFEASIBLE)
+    raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
 
 def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
@@ -330,13 +297,12 @@ def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
 
 def explain(
     asked: console.PinnedInstance,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds for the plan, and again for all alternatives, of 40 at least."),
+        float | None, Option(help="Seconds for the plan, and again for all alternatives, of 40 at least.")
     ] = None,
-    near: Annotated[int, typer.Option(help="List the N best plans over other sets of sites.")] = 0,
-    within: Annotated[float, typer.Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
+    near: Annotated[int, Option(help="List the N best plans over other sets of sites.")] = 0,
+    within: Annotated[float, Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
     *,
     progress: console.ProgressOptions,
 ) -> None:
@@ -345,7 +311,7 @@ def explain(
     from planner.planning.explanation import summary
     from planner.report.summary import fitted, terminal_width
 
-    pins, instance = asked.pins, asked.changed()
+    pins, instance = console.read_pins(asked.pin), asked.changed()
     printed = 0
 
     def print_more(grown: "Explanation") -> None:
@@ -367,11 +333,11 @@ def explain(
     if as_json:
         print(explanation.model_dump_json(indent=1))
     if explanation.interrupted:
-        raise typer.Exit(console.ExitCode.INTERRUPTED)
+        raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
-        raise typer.Exit(console.ExitCode.UNVERIFIED)
-    ends = {"infeasible": console.ExitCode.INFEASIBLE, "unknown": console.ExitCode.LIMIT}
-    raise typer.Exit(ends.get(explanation.status, console.ExitCode.DONE))
+        raise Exit(ExitCode.UNVERIFIED)
+    ends = {"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}
+    raise Exit(ends.get(explanation.status, ExitCode.DONE))
 
 
 def check(plan: console.PlanFile) -> None:
@@ -384,14 +350,14 @@ def check(plan: console.PlanFile) -> None:
         print(f"{violation.rule}: {violation.message}")
     if not violations and given.status == "unknown":
         print(f"{plan}: holds no decisions to check: its search ended without a plan", file=sys.stderr)
-    raise typer.Exit(console.ExitCode.BROKEN if violations else console.ExitCode.DONE)
+    raise Exit(ExitCode.BROKEN if violations else ExitCode.DONE)
 
 
 def show(
     plan: console.PlanFile,
     section: Annotated[
         str | None,
-        typer.Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
+        Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
     ] = None,
     verbose: console.Verbose = False,
 ) -> None:
@@ -407,21 +373,23 @@ def show(
 def compare(
     files: Annotated[
         list[str],
-        typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
+        Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
     ],
-    diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    diff: Annotated[bool, Option("--diff", help="Only what differs.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.summary import PIPE, fitted, terminal_width
     from planner.report.tables import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
 
-    several, columns = len({_path(given) for given in files}) > 1, []
-    for given in files:
-        number = given.removeprefix(str(_path(given))).removeprefix("#")
+    # An existing file may have a # in its own name.
+    paths = [Path(given if exists(Path(given)) else given.partition("#")[0]) for given in files]
+    several, columns = len(set(paths)) > 1, []
+    for given, path in zip(files, paths, strict=True):
+        number = given.removeprefix(str(path)).removeprefix("#")
         if number and not (number.isascii() and number.isdigit()):
             raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
-        columns += columns_of_file(_path(given), int(number) if number else None, several=several)
+        columns += columns_of_file(path, int(number) if number else None, several=several)
     if len(columns) < 2:
         raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
     rows = rows_of(columns, diff=diff)
@@ -434,23 +402,17 @@ def compare(
         print(table([column.name for column in columns], rows, width) if rows else "no difference")
 
 
-def _path(given: str) -> Path:
-    """Return the file of FILE#N; an existing file may have a # in its own name."""
-    return Path(given if exists(Path(given)) else given.partition("#")[0])
-
-
-def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
+def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
     from planner.cli.schemas import SCHEMAS, schema_text
 
-    if what not in SCHEMAS:
-        raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
+    console.require_choice("schema", what, tuple(sorted(SCHEMAS)))
     print(schema_text(what), end="")
 
 
 def report(
-    plans: Annotated[list[Path], typer.Argument(help="Plan files (JSON), one or more.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the page here (HTML).")],
+    plans: Annotated[list[Path], Argument(help="Plan files (JSON), one or more.")],
+    output: Annotated[Path, Option("-o", "--output", help="Write the page here (HTML).")],
 ) -> None:
     """Write plans as one self-contained page: maps, bars, layout, fabric, placement and proofs."""
     from planner.report.page.page import report_page
@@ -468,8 +430,8 @@ def report(
 
 def serve(
     instance: console.InstanceFile,
-    port: Annotated[int, typer.Option(help="Port of this machine; 0: any that is free.")] = 8765,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds of each question.")] = None,
+    port: Annotated[int, Option(help="Port of this machine; 0: any that is free.")] = 8765,
+    time_limit: Annotated[float | None, Option(help="Seconds of each question.")] = None,
     change: console.Changes = None,
     seed: console.Seed = 0,
 ) -> None:
@@ -480,7 +442,8 @@ def serve(
     from planner.planning.load import load_instance
     from planner.serve.local_server import HOST, QuestionThread, local_server
 
-    questions = QuestionThread(load_instance(console.what_if(instance, change)), time_limit=time_limit, seed=seed)
+    asked = console.AskedInstance(instance=instance, change=change)
+    questions = QuestionThread(load_instance(asked.changed()), time_limit=time_limit, seed=seed)
     server = local_server(questions, port)
     if holds_plan(instance) and not change:
         questions.keep(read_plan(instance))

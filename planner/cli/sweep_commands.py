@@ -12,9 +12,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from planner.cli import console
+from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
 from planner.units import counted, duration, words
@@ -38,15 +39,11 @@ VARY_HELP = (
 class SweepPoints:
     """The points of a sweep, and which of them are solved."""
 
-    vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None
-    pairs: Annotated[Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")] = (
-        None
-    )
-    part_of: Annotated[str | None, typer.Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")] = (
-        None
-    )
+    vary: Annotated[list[str] | None, Option(help=VARY_HELP)] = None
+    pairs: Annotated[Path | None, Option(help="Points taken together: a CSV with a column a path, or JSONL.")] = None
+    part_of: Annotated[str | None, Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")] = None
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones.")
+        bool, Option("--resume", help="Go on with the file: points with a row are left out but for failed ones.")
     ] = False
 
 
@@ -54,20 +51,20 @@ class SweepPoints:
 class SweepSolves:
     """How each point of a sweep is solved, and where."""
 
-    workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None
-    dask: Annotated[str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")] = None
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None
+    workers: Annotated[int | None, Option(help="Worker processes; as many as cores unless given.")] = None
+    dask: Annotated[str | None, Option(help="Solve on a Dask cluster: the scheduler's address, or local.")] = None
+    time_limit: Annotated[float | None, Option(help="Seconds for each point.")] = None
     gap: console.Gap = None
     seed: console.Seed = 0
 
 
 def sweep(
     asked: console.AskedInstance,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
+    output: Annotated[Path, Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
     grid: SweepPoints,
     solves: SweepSolves,
     progress: console.ProgressOptions,
-    plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
+    plans: Annotated[Path | None, Option(help="Write complete plans into this folder.")] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
@@ -110,34 +107,36 @@ def sweep(
                     sweeping.counts[row.status] += 1
                     report(sweeping.line())
         except KeyboardInterrupt:
-            _end(store, sweeping, keys, console.ExitCode.INTERRUPTED)
-        _end(store, sweeping, keys, console.ExitCode.DONE)
+            _end(store, sweeping, keys, ExitCode.INTERRUPTED)
+        _end(store, sweeping, keys, ExitCode.DONE)
 
 
 def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
     from planner.sweeps.row_store import latest
 
     store.tabulate()
-    progress.counts = Counter(row.status for row in latest(store.rows) if row.key in keys)
-    if status == console.ExitCode.INTERRUPTED:
-        print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
+    counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
+    by_status = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+    summary = f"{counts.total()} of {progress.total} points ({by_status})"
+    if status == ExitCode.INTERRUPTED:
+        print(f"interrupted with {summary} in {store.path}; go on with --resume", file=sys.stderr)
     else:
-        others = len(latest(store.rows)) - progress.counts.total()
+        others = len(latest(store.rows)) - counts.total()
         more = f" and {counted(others, 'row')} of other points" if others else ""
-        print(f"{progress.summary()} in {store.output}{more}")
-    if status == console.ExitCode.DONE and progress.counts[FAILED]:
+        print(f"{summary} in {store.output}{more}")
+    if status == ExitCode.DONE and counts[FAILED]:
         reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)
-        print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
-        status = console.ExitCode.BROKEN
+        print(f"{counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
+        status = ExitCode.BROKEN
     doubted = [row for row in latest(store.rows) if row.key in keys and row.verified is False]
     if doubted:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
-    if status == console.ExitCode.DONE and doubted:
-        status = console.ExitCode.UNVERIFIED
-    elif status == console.ExitCode.DONE and progress.counts and set(progress.counts) == {"unknown"}:
-        status = console.ExitCode.LIMIT
-    raise typer.Exit(status)
+    if status == ExitCode.DONE and doubted:
+        status = ExitCode.UNVERIFIED
+    elif status == ExitCode.DONE and set(counts) == {"unknown"}:
+        status = ExitCode.LIMIT
+    raise Exit(status)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,26 +158,17 @@ class SweepProgress:
         others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
         return f"{rows}/{self.total} points{rate_text}{others}"
 
-    def summary(self) -> str:
-        """Write the number of points by status."""
-        by_status = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items())) or "none"
-        return f"{self.counts.total()} of {self.total} points ({by_status})"
-
-
-FORMS = ("svg", "png", "html")
-LOGS = ("", "x", "y", "xy")
-
 
 def plot(
-    rows: Annotated[Path, typer.Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
-    x: Annotated[str, typer.Option("-x", help="Path across, such as limits.budget_usd.")],
-    y: Annotated[str, typer.Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],
-    facet: Annotated[str | None, typer.Option(help="One picture for each value of this path.")] = None,
-    color: Annotated[str | None, typer.Option(help="Colour by this path.")] = None,
-    log: Annotated[str, typer.Option(help="Logarithmic axes: x, y or xy.")] = "",
+    rows: Annotated[Path, Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
+    x: Annotated[str, Option("-x", help="Path across, such as limits.budget_usd.")],
+    y: Annotated[str, Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
+    output: Annotated[Path, Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],
+    facet: Annotated[str | None, Option(help="One picture for each value of this path.")] = None,
+    color: Annotated[str | None, Option(help="Colour by this path.")] = None,
+    log: Annotated[str, Option(help="Logarithmic axes: x, y or xy.")] = "",
     frontier: Annotated[
-        str, typer.Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")
+        str, Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
@@ -186,9 +176,9 @@ def plot(
     from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
 
     form = output.suffix.removeprefix(".").lower()
-    if form not in FORMS:
+    if form not in ("svg", "png", "html"):
         raise InputError(f"{output}: must end in .svg, .png or .html")
-    if log not in LOGS:
+    if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
     require_writable(output)
     request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
@@ -215,37 +205,32 @@ USEFUL = ("gemm", "attention")  # parts of a step that train the model
 class LimitsRuns:
     """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
 
-    days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0
-    start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24
-    stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32
-    points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33
-    tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01
-
-    @property
-    def flop(self) -> list[float]:
-        """List the compute of each run, rising."""
-        if not self.start < self.stop:
-            raise InputError(f"--from and --to: must be rising (are {self.start:g} and {self.stop:g})")
-        return [self.start * (self.stop / self.start) ** (k / (self.points - 1)) for k in range(self.points)]
+    days: Annotated[float, Option(help="Duration of every run.")] = 90.0
+    start: Annotated[float, Option("--from", help="Smallest compute, FLOP.")] = 1e24
+    stop: Annotated[float, Option("--to", help="Largest compute, FLOP.")] = 1e32
+    points: Annotated[int, Option(help="Points, evenly spread in logarithms.")] = 33
+    tolerance: Annotated[float, Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01
 
 
 def limits(
     asked: console.AskedInstance,
     runs: LimitsRuns,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
+    time_limit: Annotated[float | None, Option(help="Seconds of one layout search.")] = None,
+    workers: Annotated[int | None, Option(help="Processes; one a core unless given.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")
+        Path | None, Option("-o", "--output", help="Write the points here, one JSON object a line.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
+    plot: Annotated[Path | None, Option(help="Draw utilisation against compute here (svg, png).")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
     log: console.Log = None,
 ) -> None:
     """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline.
 
     The instance has hardware, whose racks are free, and workload.choose.
     """
-    flop = runs.flop
+    if not runs.start < runs.stop:
+        raise InputError(f"--from and --to: must be rising (are {runs.start:g} and {runs.stop:g})")
+    flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
     require_writable(output, plot)
     console.require_picture(plot)
     from concurrent.futures import ProcessPoolExecutor
@@ -261,7 +246,7 @@ def limits(
     question = changed(given, read_changes(asked.change or []), searched=False)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
-    with pool, console.progress_line(as_json, log) as report:
+    with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
         for point in points_of(question, flop[::-1], executor=pool, **options):
@@ -277,7 +262,7 @@ def limits(
         write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     proven = all(point.status in ("optimal", "infeasible") for point in series)
-    raise typer.Exit(console.ExitCode.DONE if proven else console.ExitCode.LIMIT)
+    raise Exit(ExitCode.DONE if proven else ExitCode.LIMIT)
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:
@@ -328,11 +313,9 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 
 def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
-    from planner.plan.plan_sections import DEGREES
-
-    wide = ((name, getattr(layout, key)) for name, key in zip(("CP", "EP"), DEGREES[1:3], strict=True))
+    wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
     pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-    others = "".join(f" {name} {degree}" for name, degree in wide if degree > 1)
+    others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
     degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
     batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
     share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))

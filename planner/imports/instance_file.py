@@ -12,7 +12,7 @@ from planner.formats.yaml_text import YAML, read_data, scalar
 from planner.imports.huggingface import read_model
 from planner.instance.workload import Model, catalogue, racks_with
 from planner.physics.training.transformer import active_parameters
-from planner.plan.plan_files import kind_of, other_kind, without_schema_key
+from planner.plan.plan_files import kind_of, of_kind
 
 SHIPPED_IN_WHEEL = "shipped"  # the folder of the package that the wheel has instances/ in
 
@@ -62,10 +62,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
     if kind_of(data) == "plan":
         return instance_data(data["instance"], f"{where}: instance")
-    problem = other_kind(data, where, "instance")
-    if problem is not None:
-        raise InputError(problem)
-    return dict(without_schema_key(data))
+    return of_kind(data, where, "instance")
 
 
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:

@@ -110,7 +110,6 @@ def put_ranges(schema: dict[str, Any]) -> None:
 
 
 def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the number schemas in the schema of a value, including those of list items and mapping values."""
     if schema.get("type") in ("number", "integer") and "enum" not in schema:
         yield schema
     for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):

@@ -129,13 +129,8 @@ class ShareBalanceRule(SwitchedRule):
 
 
 SOFT_UNITS = {
-    "headroom": "MW",
-    "generation": "MW",
-    "rating": "MW",
-    "interconnect": "MW",
-    "facility_power": "MW",
-    "area": "m2",
-    "site_count": "sites",
+    **dict.fromkeys(("headroom", "generation", "rating", "interconnect", "facility_power"), "MW"),
+    **{"area": "m2", "site_count": "sites"},
 }
 
 

@@ -157,7 +157,6 @@ class Hardware(Sourced):
 Recovery = Literal["restart", "warm-spares", "elastic"]
 CheckpointTarget = Literal["storage", "memory"]
 COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
-SpareTarget = Annotated[float, Field(ge=0, lt=1)]
 
 
 class FailingPart(Sourced):
@@ -179,7 +178,6 @@ class FailingPart(Sourced):
 
     @model_validator(mode="after")
     def _counted_once(self) -> Self:
-        """Refuse a part that is counted by none or by several of its keys, and repairs of links."""
         given = [name for name in COUNTED_BY if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")
@@ -227,7 +225,7 @@ class Reliability(Sourced):
     checkpoint_targets: tuple[CheckpointTarget, ...] = Field(
         ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
     )
-    spare_targets: tuple[SpareTarget, ...] = Field(
+    spare_targets: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(
         (0.0, 0.99),
         min_length=1,
         description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
@@ -240,15 +238,10 @@ class Reliability(Sourced):
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     @model_validator(mode="after")
-    def _gpus_fail_too(self) -> Self:
-        """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""
+    def _complete(self) -> Self:
+        # Of links alone, without transceivers, or with lanes to spare, nothing would ever stop the job.
         if self.counts_links and all(part.gpu_hours_per_event is None for part in self.parts.values()):
             raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_choose(self) -> Self:
-        """Refuse choices that leave no way to go on."""
         if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
             problem = 'recoveries has "warm-spares" alone, and spare_targets no share above 0'
             raise ValueError(f"{problem}; add one to either")

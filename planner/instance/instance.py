@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -13,11 +13,6 @@ from planner.instance.hardware import Hardware, Reliability
 from planner.instance.network import Network, Wan
 from planner.instance.workload import Workload
 
-if TYPE_CHECKING:
-    NoWorkload = Workload  # what reads a workload is never given a fabric alone
-else:
-    NoWorkload = None
-NOTHING: Any = None
 ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
 
 
@@ -134,7 +129,8 @@ class FabricInstance(Instance):
     A rack of `hardware` is a host here, or whatever unit is cabled as one.
     """
 
-    workload: NoWorkload = Field(default=NOTHING, description="None: nothing is trained.")
+    # What reads a workload is never given a fabric alone.
+    workload: None = Field(default=None, description="None: nothing is trained.")  # type: ignore[assignment]
 
 
 def instance_sha256(instance: Instance | Mapping[str, Any]) -> str:

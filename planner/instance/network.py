@@ -119,9 +119,6 @@ class Transport(Sourced):
     simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs instead.")
 
 
-Ratio = Positive
-
-
 class Network(Sourced):
     """What the fabric of a site may be built from."""
 
@@ -146,15 +143,14 @@ class Network(Sourced):
         "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
     )
     max_rails_per_leaf: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        1,
-        description="Most GPU indices of a rack that share a leaf of the family rail, one for all racks; null: any.",
+        1, description="Most GPU indices of a rack that share a leaf of the family rail, one for all racks; null: any."
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(
         0.0,
         description="Least rate out of a full leaf, pod and zone over that of its GPUs' links; 1: every tier is 1:1.",
     )
-    max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=3)] | None = Field(
+    max_oversubscription: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] | None = Field(
         None,
         description="Most rate of GPUs to that of the links out of a full leaf, pod and zone: 1 is non-blocking, 4 is "
         "4:1, 0.5 is 1:2; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of "
@@ -174,10 +170,7 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse a loss to survive and ratios by tier where groups of switches are joined directly.
-
-        The links that remain after a loss are not counted for such fabrics, and they have no tiers.
-        """
+        """Refuse both for dragonflies: they have no tiers, and the links that remain after a loss are not counted."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier
@@ -214,11 +207,6 @@ class Network(Sourced):
     def asked_spines(self) -> int:
         """Fewest spines that each leaf is joined to that the loss to survive asks for."""
         return 2 if self.survives == "one_spine" else 1
-
-
-# Sourced defaults, so that no fibre is free unless an instance says so; instances/5gw.json states the same.
-FIBRE_USD_PER_ROUTE_KM = 9_700.0  # a dark fibre pair for 20 years (IRU) at about $15.6K per route-mile [m]
-WAVELENGTH_USD = 60_000.0  # two long-haul 400G transponders of about $20K each, router ports, a share of amplifiers [m]
 
 
 class FibreNode(Sourced):
@@ -276,10 +264,11 @@ class Wan(Sourced):
     wavelength_gbps: Positive = Field(400.0, description="Rate of one wavelength, each way, in Gb/s.")
     max_wavelengths_per_pair: Count = Field(96, description="Wavelengths per fibre pair.")
     max_fibre_pairs: Count = Field(16, description="Fibre pairs that can be leased between two sites.")
-    fibre_usd_per_route_km: NonNegative = Field(
-        FIBRE_USD_PER_ROUTE_KM, description="Lease for its life (IRU) of one fibre pair."
-    )
-    wavelength_usd: NonNegative = Field(WAVELENGTH_USD, description="Transponders and router ports at both ends.")
+    # Sourced defaults, so that no fibre is free unless an instance says so; instances/5gw.json states the same:
+    # a dark fibre pair for 20 years (IRU) at about $15.6K per route-mile [m];
+    fibre_usd_per_route_km: NonNegative = Field(9_700.0, description="Lease for its life (IRU) of one fibre pair.")
+    # two long-haul 400G transponders of about $20K each, router ports, a share of amplifiers [m].
+    wavelength_usd: NonNegative = Field(60_000.0, description="Transponders and router ports at both ends.")
     fibre_life_years: Positive = Field(20.0, description="Years over which fibre is paid off.")
     fibre_nodes: tuple[FibreNode, ...] = Field((), description="Where fibre routes meet; sites stand at the nearest.")
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")

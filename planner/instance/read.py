@@ -56,25 +56,11 @@ def validated(
         kind = "plan" if "instance" in model.model_fields else "instance"
         remedy = f"write 3, and the keys that are then refused as `planner schema {kind}` names them"
         raise InputError(f"{where}: schema_version: must be 3 (is 1); {remedy}")
-    faults = faults or Faults()
-    result = _with_stand_ins(model, data, faults)
-    unnamed = any(NAMING.search(place) for place in faults.replaced)
-    for problem in () if result is None else islice(problems(result), MOST_LINES):
-        path, _, complaint = problem.partition(": ")
-        if not (unnamed and NO_SUCH_NAME.search(complaint)):
-            faults.add(path, complaint)
-    if faults.lines or result is None:
-        left = len(faults.lines) - MOST_LINES
-        more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
-        raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
-    return result
-
-
-def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
-    """Return data as their type, with placeholders for wrong values; None where too many are wrong to go on."""
+    faults, result = faults or Faults(), None
     for _ in range(ROUNDS):
         try:
-            return model.model_validate(data)
+            result = model.model_validate(data)
+            break
         except ValidationError as error:
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
@@ -82,11 +68,20 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
         for path, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
-        for path in {path for path, _ in wrong}:
-            if not path or not put_stand_in(model, data, path, drop=dotted(path) in faults.replaced):
-                return None
-            faults.replaced.append(dotted(path))
-    return None
+        places = {path: dotted(path) for path, _ in wrong}
+        if not all(put_stand_in(model, data, path, drop=name in faults.replaced) for path, name in places.items()):
+            break  # too much is wrong to go on
+        faults.replaced += places.values()
+    unnamed = any(NAMING.search(place) for place in faults.replaced)
+    for problem in () if result is None else islice(problems(result), MOST_LINES):
+        place, _, complaint = problem.partition(": ")
+        if not (unnamed and NO_SUCH_NAME.search(complaint)):
+            faults.add(place, complaint)
+    if faults.lines or result is None:
+        left = len(faults.lines) - MOST_LINES
+        more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
+        raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
+    return result
 
 
 def _holds(path: str, inner: str) -> bool:
@@ -100,12 +95,15 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    faults = error.errors(include_url=False)
-    errors = [(located(fault["loc"], data, missing=fault["type"] == "missing"), fault) for fault in faults]
-    # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
-    meant = [path for path, fault in errors if not _of_another_form(fault["type"], fault["input"])]
-    for path, fault in errors:
-        if _of_another_form(fault["type"], fault["input"]) and any(own[: len(path)] == path for own in meant):
+    errors = []
+    for fault in error.errors(include_url=False):
+        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
+        nested = isinstance(fault["input"], (dict, list, tuple))
+        other = fault["type"] in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
+        errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
+    meant = [path for path, _, other in errors if not other]
+    for path, fault, other in errors:
+        if other and any(own[: len(path)] == path for own in meant):
             continue
         if fault["type"] == "extra_forbidden":
             yield path, f"unknown key; {_key_hint(fault['loc'], model)}"
@@ -118,12 +116,6 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             shown = json.dumps(fault["input"], default=str)
             value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
             yield path, f"{message}{value}; fix it there"
-
-
-def _of_another_form(kind: str, value: Any) -> bool:
-    """Return whether an error asks for a list of a number or name, or for a number or name of a list or an object."""
-    nested = isinstance(value, (dict, list, tuple))
-    return kind in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
@@ -141,7 +133,6 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
 
 
 def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """Return the remedy for an unknown key: the nearest known key, or all known keys."""
     current: Any = model
     for part in location[:-1]:
         fields = getattr(current, "model_fields", None)
@@ -183,6 +174,8 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
     """Put the plainest value of its type at a location, or take it away (an object to `drop`); return whether."""
+    if not location:
+        return False
     *parents, last = location
     root = schema_of(model)
     holder, schemas = data, list(_forms(root, root))
@@ -197,15 +190,11 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
     made = not drop and any("properties" in form for schema in inner for form in _forms(schema, root))
     if isinstance(holder, dict) and not (inner and (needed or made)):
         return holder.pop(str(last), holder) is not holder
-    if not inner:
-        return False
-    if isinstance(holder, dict):
-        holder[str(last)] = _plainest(inner[0], root)
-    elif isinstance(holder, list) and isinstance(last, int) and last in range(len(holder)):
-        holder[last] = _plainest(inner[0], root)
-    else:
-        return False
-    return True
+    listed = isinstance(holder, list) and isinstance(last, int) and last < len(holder)
+    if inner and (listed or isinstance(holder, dict)):
+        holder[str(last) if isinstance(holder, dict) else last] = _plainest(inner[0], root)
+        return True
+    return False
 
 
 def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:

@@ -21,7 +21,7 @@ RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cab
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return type(value) is int and value >= 1  # a bool is none
 
 
 def _from_zero(value: Any) -> bool:
@@ -37,30 +37,19 @@ NAME: tuple[Check, str] = (lambda value: isinstance(value, str) and bool(value),
 FROM_ZERO: tuple[Check, str] = (_from_zero, "a whole number from 0")
 
 PINS: dict[str, tuple[Check, str]] = {
-    "sites.racks": WHOLE,
-    "sites.max_sites": WHOLE,
-    "layout.tensor_parallel": WHOLE,
-    "layout.tensor_parallel_inner": WHOLE,
-    "layout.context_parallel": WHOLE,
-    "layout.expert_parallel": WHOLE,
-    "layout.pipeline_parallel": WHOLE,
-    "layout.data_parallel": WHOLE,
+    **dict.fromkeys(("sites.racks", "sites.max_sites"), WHOLE),
+    **dict.fromkeys(("layout.tensor_parallel", "layout.tensor_parallel_inner"), WHOLE),
+    **dict.fromkeys((f"layout.{kind}_parallel" for kind in ("context", "expert", "pipeline", "data")), WHOLE),
     "layout.data_parallel_by_site": (
         lambda value: isinstance(value, dict) and all(isinstance(x, int) and x >= 0 for x in value.values()),
         "an object of site id and whole number",
     ),
-    "layout.virtual_stages": WHOLE,
-    "layout.microbatch_sequences": WHOLE,
-    "layout.microbatches_per_step": WHOLE,
-    "layout.replicas_per_rack": WHOLE,
-    "layout.stages_per_rack": WHOLE,
+    **dict.fromkeys(("layout.virtual_stages", "layout.microbatch_sequences", "layout.microbatches_per_step"), WHOLE),
+    **dict.fromkeys(("layout.replicas_per_rack", "layout.stages_per_rack"), WHOLE),
     "layout.schedule": (lambda value: value in ("1f1b", "zb-h1"), "1f1b or zb-h1"),
     "layout.recompute": (lambda value: value in ("none", "selective", "full"), "none, selective or full"),
     "layout.sequence_parallel": (lambda value: isinstance(value, bool), "true or false"),
-    "layout.zero_stage": (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3,
-        "0, 1, 2 or 3",
-    ),
+    "layout.zero_stage": (lambda value: type(value) is int and 0 <= value <= 3, "0, 1, 2 or 3"),
     "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage, such as [8,7]"),
     "layout.recomputed_layers_per_stage": (
         _list_of(_from_zero),
@@ -123,11 +112,9 @@ def check_pins(instance: Instance) -> Iterator[str]:
         site, _, name = path.removeprefix(FABRIC).rpartition(".")
         of_all = FABRIC + name if path.startswith(FABRIC) and site in sites else path  # pins it for all sites
         kind = FROM_ZERO if path in by_site else PINS.get(of_all)
-        part = None  # of the instance, without which there is nothing to decide
-        if path.startswith(("sites.", "wan.")):
-            part = "grid"
-        elif path == "placement.stripes" or path.startswith(FABRIC):
-            part = "network"
+        of_network = path == "placement.stripes" or path.startswith(FABRIC)
+        # Of the instance, without which there is nothing to decide.
+        part = "grid" if path.startswith(("sites.", "wan.")) else "network" if of_network else None
         if kind is None:
             yield f"pins.{path}: no such decision; {hint(path, [*PINS, *sorted(by_site)])}"
         elif not kind[0](value):
@@ -160,18 +147,17 @@ def network_problems(network: Network | None) -> Iterator[str]:
     names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
-    links = [(part, _gbps(part)) for part in network.media or (network.optics,) if not isinstance(part, str)]
+    links: list[tuple[Optics | Medium, float | None]] = []
+    for part in network.media or (network.optics,):
+        if not isinstance(part, str):
+            named = RATE.match(part.name)  # in files without a rate the name says it
+            links.append((part, part.gbps or (float(named[1]) if named else None)))
     for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
         other = [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)]
-        for part, gbps in other[:1]:
-            ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {part.name}"
-            own = f" of {gbps:g} Gb/s" if part.gbps else ", whose gbps is absent and whose name says another rate"
+        for link, gbps in other[:1]:
+            ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {link.name}"
+            own = f" of {gbps:g} Gb/s" if link.gbps else ", whose gbps is absent and whose name says another rate"
             yield f"network.switches: {ports}{own}; give parts of that rate, or its link_factor over them"
-
-
-def _gbps(part: Optics | Medium) -> float | None:
-    """Return the rate of a transceiver or cable: its figure, or in files that have none the head of its name."""
-    return part.gbps or ((named := RATE.match(part.name)) and float(named[1]))
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
@@ -199,10 +185,8 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         if searched and not places:
             yield 'grid.nodes: no node may hold a site; set "site": true on one at least'
         if searched and places > MOST_PLACES:
-            yield (
-                f"grid.nodes: every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are "
-                f'{places:,}); set "site": false on the others, as `planner grid import --sites N` does'
-            )
+            most = f"every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are {places:,})"
+            yield f'grid.nodes: {most}; set "site": false on the others, as `planner grid import --sites N` does'
     elif racks is None and not hardware.pools and (searched or instance.network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     objective, deadline = instance.objective.minimize, instance.limits.deadline_days
@@ -216,7 +200,6 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 
 def _link_problems(instance: Instance) -> Iterator[str]:
-    """Yield the complaints that prevent counting failures by link."""
     reliability, network = instance.reliability, instance.network
     if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
         return
@@ -241,15 +224,11 @@ def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if batch is None and searched and (choose is None or choose.critical_batch is None):
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
     elif batch is not None and batch > MAX_COUNT * sequence:
-        yield (
-            f"limits.max_batch_tokens: must be at most {MAX_COUNT:,} sequences of {sequence} tokens (is {batch:g}); "
-            "give the critical batch (published laws span 1e7 to 1e9)"
-        )
+        most = f"must be at most {MAX_COUNT:,} sequences of {sequence} tokens (is {batch:g})"
+        yield f"limits.max_batch_tokens: {most}; give the critical batch (published laws span 1e7 to 1e9)"
     elif batch is not None and batch < sequence:
-        yield (
-            f"limits.max_batch_tokens: must be at least one sequence of {sequence} tokens (is {batch:g}); "
-            "raise it or shorten workload.sequence_length"
-        )
+        least = f"must be at least one sequence of {sequence} tokens (is {batch:g})"
+        yield f"limits.max_batch_tokens: {least}; raise it or shorten workload.sequence_length"
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
@@ -285,7 +264,6 @@ def pool_problems(instance: Instance) -> Iterator[str]:
 
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:
-    """Yield complaints about parts of an instance with alternatives to its hardware that cannot be planned."""
     hardware = instance.hardware
     if not hardware.alternatives:
         return
@@ -307,23 +285,18 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
 
 def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
     """Return the names of a GPU and of its rack."""
-    found = (hardware.accelerator, hardware.rack)
-    first, second = (part if isinstance(part, str) else part.name for part in found)
-    return first, second
+    gpu, rack = hardware.accelerator, hardware.rack
+    return gpu if isinstance(gpu, str) else gpu.name, rack if isinstance(rack, str) else rack.name
 
 
 def of_one_layout(instance: Instance) -> Instance:
     """Return an instance of one layout, GPU and rack. InputError: it has pools, or alternatives to its hardware."""
     if instance.hardware.pools:
-        raise InputError(
-            "hardware.pools: each pool has a layout of its own; "
-            "ask about one, its accelerator, rack and racks in place of pools"
-        )
+        remedy = "ask about one, its accelerator, rack and racks in place of pools"
+        raise InputError(f"hardware.pools: each pool has a layout of its own; {remedy}")
     if instance.hardware.alternatives:
-        raise InputError(
-            "hardware.alternatives: this asks about one GPU and rack; "
-            "take the alternatives out of the file, one at a time"
-        )
+        remedy = "take the alternatives out of the file, one at a time"
+        raise InputError(f"hardware.alternatives: this asks about one GPU and rack; {remedy}")
     return instance
 
 
@@ -341,8 +314,7 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
     authorities = dict.fromkeys(sorted(area.id for area in grid.balancing_authorities))
     nodes = dict.fromkeys(sorted(node.id for node in grid.nodes))
-    corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
-    corridors += [(f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines)]
+    corridors = _corridors(grid)
     areas = enumerate(grid.balancing_authorities)
     yield from _doubles((f"grid.balancing_authorities[{i}]", "id", area.id) for i, area in areas)
     yield from _doubles((f"grid.nodes[{i}]", "id", node.id) for i, node in enumerate(grid.nodes))
@@ -357,6 +329,11 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     for path, corridor in corridors:
         yield from _end_problems(path, corridor.a, corridor.b, nodes)
     yield from power_flow_gaps(grid)
+
+
+def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
+    own: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
+    return [*own, *((f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines))]
 
 
 def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collection[str]) -> Iterator[str]:
@@ -383,14 +360,10 @@ def power_flow_gaps(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.n1: "margin" lowers ratings, grid_model "none" has none; set grid_model "transport" or "dc"'
     if model != "dc":
         return
-    families: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
-    for family, lines in families.items():
-        for i, line in enumerate(lines):
-            if line.reactance_pu is None:
-                yield (
-                    f'grid.{family}[{i}].reactance_pu: missing for {line.id!r}; grid_model "dc" needs it: '
-                    'give it on 100 MVA for one circuit, or choose "transport"'
-                )
+    for path, line in _corridors(grid):
+        if line.reactance_pu is None:
+            remedy = 'grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'
+            yield f"{path}.reactance_pu: missing for {line.id!r}; {remedy}"
 
 
 def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
@@ -404,10 +377,8 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
     for i, edge in enumerate(wan.fibre_edges):
         yield from _end_problems(f"wan.fibre_edges[{i}]", edge.a, edge.b, nodes)
         if edge.name.endswith(ACCESS):
-            yield (
-                f'wan.fibre_edges[{i}].id: must not end in "{ACCESS}" (is {edge.name!r}), '
-                "which names the ways of sites to their nodes; rename it"
-            )
+            problem = f'must not end in "{ACCESS}" (is {edge.name!r}), which names the ways of sites to their nodes'
+            yield f"wan.fibre_edges[{i}].id: {problem}; rename it"
     places = dict.fromkeys(sorted({*nodes, *(node.id for node in grid.nodes)}))
     for i, traffic in enumerate(wan.traffic):
         if traffic.name == SYNC:
@@ -427,10 +398,8 @@ def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iter
         return
     discards = sorted({"layernorm", "moe_act"} & set(software.recompute_modules))
     if discards and compute == "fp8" and software.fp8_recipe == "delayed" and instance.workload.rules is MEGATRON:
-        yield (
-            f"workload.software.recompute_modules: Megatron has {discards[0]} under other scales than those of "
-            "fp8_recipe delayed alone; choose another recipe, or take it out"
-        )
+        scales = "under other scales than those of fp8_recipe delayed alone; choose another recipe, or take it out"
+        yield f"workload.software.recompute_modules: Megatron has {discards[0]} {scales}"
     if software.fp8_attention:
         where, narrow = "workload.software.fp8_attention", compute in ("fp8", "fp4")
         if not narrow or not software.flash_attention:

@@ -220,21 +220,15 @@ class Model(Sourced):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        if self.latent_attention is not None:
-            if self.head_size is not None or self.kv_heads is not None:
-                raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
-            return self
-        if self.head_size is None and self.hidden % self.heads:
+        if self.latent_attention is not None and (self.head_size is not None or self.kv_heads is not None):
+            raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
+        if self.latent_attention is None and self.head_size is None and self.hidden % self.heads:
             most = min(self.hidden, 4 * self.heads, 100_000)
             divisors = (divisor for divisor in range(1, most + 1) if self.hidden % divisor == 0)
             near = min(divisors, key=lambda divisor: (abs(divisor - self.heads), divisor))
             raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
-        if self.heads % (self.kv_heads or self.heads):
+        if self.latent_attention is None and self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
-        return self
-
-    @model_validator(mode="after")
-    def _layers_by_kind(self) -> Self:
         dense = self.experts.dense_layers if self.experts else 0
         if self.experts is not None and dense >= self.layers:
             raise ValueError(f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it")
@@ -281,7 +275,6 @@ class Precision(Sourced):
 
     @model_validator(mode="after")
     def _has_working_copies(self) -> Self:
-        """Refuse fewer bytes of all copies of a parameter than of the working copy alone."""
         if self.parameter_bytes < self.working_parameter_bytes:
             raise ValueError(
                 f"parameter_bytes ({self.parameter_bytes:g}) is less than working_parameter_bytes "
@@ -309,8 +302,6 @@ RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe",
 CORE_ATTENTION: tuple[RecomputeModule, ...] = ("core_attn",)
 RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
 NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
-ZERO_STAGES: tuple[Zero, ...] = get_args(Zero)
-PARALLELISM: tuple[Parallelism, ...] = get_args(Parallelism)
 
 
 REPLACED = {  # keys of before, by what says the same now
@@ -322,11 +313,7 @@ REPLACED = {  # keys of before, by what says the same now
 }
 # Of these, shares that were hidden, or of gradients shown, by the exchange.
 HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
-DISPATCH_SECONDS: dict[Dispatcher, str] = {
-    "all_to_all": "all_to_all_seconds",
-    "deep_ep": "deep_ep_seconds",
-    "hybrid_ep": "hybrid_ep_seconds",
-}
+DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in get_args(Dispatcher)}
 
 
 class Software(Sourced):
@@ -368,8 +355,7 @@ class Software(Sourced):
     )
     fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
     fused_gradient_sums: bool = Field(
-        True,
-        description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
+        True, description="Products add weight gradients to other micro-batches'; else a kernel of its own does."
     )
     activation_offload: Fraction = Field(
         0.0, description="Share of stored activations that wait in the host's memory between the passes."
@@ -404,12 +390,12 @@ class Software(Sourced):
     schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(
         ("1f1b",), min_length=1, description="Of a pipeline; 1f1b: interleaved too, where parallelism has it."
     )
-    zero_stages: tuple[Zero, ...] = Field(ZERO_STAGES, min_length=1, description="ZeRO stages that it has.")
+    zero_stages: tuple[Zero, ...] = Field(get_args(Zero), min_length=1, description="ZeRO stages that it has.")
     pipelined_zero_stages: tuple[Zero, ...] | None = Field(
         None, description="Those of them that it has under pipeline parallelism too; absent: all."
     )
     parallelism: tuple[Parallelism, ...] = Field(
-        PARALLELISM, description="Ways to divide a step, other than replicas, that it has; absent: all."
+        get_args(Parallelism), description="Ways to divide a step, other than replicas, that it has; absent: all."
     )
     tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange that products hide where it overlaps.")
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
@@ -530,17 +516,8 @@ class Software(Sourced):
 
 
 SWITCHES = (
-    "overlaps",
-    "dispatcher",
-    "cuda_graphs",
-    "fused_experts",
-    "fp8_recipe",
-    "fp8_parameters",
-    "fused_loss",
-    "fused_gradient_sums",
-    "activation_offload",
-    "recompute_modules",
-    "fp8_attention",
+    *("overlaps", "dispatcher", "cuda_graphs", "fused_experts", "fp8_recipe", "fp8_parameters", "fused_loss"),
+    *("fused_gradient_sums", "activation_offload", "recompute_modules", "fp8_attention"),
 )
 """Keys of a software stack that turn mechanisms on and off; its other figures are what these cost."""
 

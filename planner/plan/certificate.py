@@ -277,13 +277,9 @@ JointProof.model_rebuild()
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-RECOMPUTED, RECOMPUTED_BUT, CONFIRMED, BOUNDED, ON_TRUST = (
-    "recomputed",
-    "recomputed, but for the columns that its sites refused and its most racks",
-    "confirmed by CP-SAT",
-    "confirmed by a dual bound",
-    "on trust",
-)
+RECOMPUTED = "recomputed"
+RECOMPUTED_BUT = "recomputed, but for the columns that its sites refused and its most racks"
+CONFIRMED, BOUNDED, ON_TRUST = "confirmed by CP-SAT", "confirmed by a dual bound", "on trust"
 RESTATED = "confirmed by a formulation of its own"  # of rules in conflict, in plans of earlier versions
 BRANCHING = "branch and bound over columns"
 GRID_BRANCHING = f"{BRANCHING}; HiGHS"

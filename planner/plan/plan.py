@@ -5,15 +5,9 @@ A plan is also one flat page: figures by dotted name, its decisions in short, an
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    SerializeAsAny,
-    ValidationError,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, WrapValidator, model_validator
 
 from planner.instance.base import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
@@ -31,9 +25,6 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.units import counted
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 
 class SiteRun(Frozen):
@@ -117,9 +108,6 @@ class Curve(Frozen):
     )
     slowest_days: float | None = Field(description="Plans as slow or slower are outside the box; null: not fixed yet.")
     stopped: str = Field(description="Why the search ended: proved (at the epsilon asked for), limit or interrupted.")
-
-
-__all__ = ["Curve", "CurvePoint", "proven_knee"]
 
 
 class Cost(Frozen):
@@ -235,104 +223,75 @@ class Plan(Frozen):
 Row = Mapping[str, Any]  # figures by dotted name, of `planner.plan.plan.digest` or of a sweep
 FABRIC_SITES, TIERS = "fabric.sites.", ".tiers."
 ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
+LANES = ("sites", "new lines", "GPU", "model", "layout", "memory", "fabric")
 
 
-def sites_of(row: Row) -> tuple[str, ...]:
-    """Return the open sites of a row."""
-    return tuple(sorted(name for name, racks in _named(row, "sites.sites.", ".racks") if racks))
+def _named(row: Row, front: str, end: str) -> list[tuple[str, Any]]:
+    ends = (path for path in row if path.startswith(front) and path.endswith(end))
+    return sorted((path[len(front) : -len(end)], row[path]) for path in ends)
 
 
-def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
-    for path, value in row.items():
-        if path.startswith(front) and path.endswith(end):
-            yield path[len(front) : -len(end)], value
+def _open_sites(row: Row) -> list[str]:
+    return [name for name, racks in _named(row, "sites.sites.", ".racks") if racks]
 
 
-def _strategy(row: Row) -> str | None:
+def decisions_of(row: Row) -> dict[str, str]:
+    """Return in short what a row decides, by lane; a lane of which it says nothing is left out."""
+    sites = _open_sites(row)
+    lines = [f"{name} x{count}" for name, count in _named(row, "sites.new_lines.", ".circuits") if count]
+    layers = row.get("model_choice.layers") or row.get("workload.model.layers")
     kinds = [("TP", "tensor"), ("CP", "context"), ("EP", "expert"), ("PP", "pipeline")]
     degrees = [(mark, row.get(f"layout.{kind}_parallel")) for mark, kind in kinds]
-    parts = [f"{mark} {size}" for mark, size in degrees if size is not None and (size != 1 or mark in ("TP", "PP"))]
-    virtual = row.get("layout.virtual_stages")
-    if parts and virtual not in (None, 1):
-        parts.append(f"v{virtual}")
-    return " ".join(parts) or None
-
-
-def _fabric_in_short(row: Row) -> str | None:
-    """Return tiers and planes; of several sites each form once, the one with most tiers first."""
-    planes = dict(_named(row, FABRIC_SITES, ".planes"))
-    tiers: dict[str, set[str]] = {}
+    layout = [f"{mark} {size}" for mark, size in degrees if size is not None and (size != 1 or mark in ("TP", "PP"))]
+    if layout and (virtual := row.get("layout.virtual_stages")) not in (None, 1):
+        layout.append(f"v{virtual}")
+    memory = {"layout.zero_stage": "ZeRO-", "layout.recompute": "recompute "}
+    # Tiers and planes of the fabric; of several sites each form once, the one with most tiers first.
+    planes, tiers = dict(_named(row, FABRIC_SITES, ".planes")), dict[str, set[str]]()
     for path in row:
         if path.startswith(FABRIC_SITES) and TIERS in path:
             site, _, rest = path.removeprefix(FABRIC_SITES).partition(TIERS)
             tiers.setdefault(site, set()).add(rest.partition(".")[0])
-    forms = {(-len(tiers.get(site, ())), str(planes.get(site, ""))) for site in {*tiers, *planes}}
-    texts = []
-    for minus_tiers, count in sorted(forms):
+    fabrics = []
+    for minus_tiers, count in sorted({(-len(tiers.get(x, ())), str(planes.get(x, ""))) for x in {*tiers, *planes}}):
         parts = [counted(-minus_tiers, "tier")] if minus_tiers else []
         parts += [f"{count} plane{'' if count == '1' else 's'}"] if count not in ("", "0") else []
-        texts.append(", ".join(parts))
-    return " / ".join(texts) or None
-
-
-def _lines(row: Row) -> str | None:
-    built = [f"{name} x{count}" for name, count in sorted(_named(row, "sites.new_lines.", ".circuits")) if count]
-    return " + ".join(built) or ("none" if sites_of(row) else None)
-
-
-def _model(row: Row) -> str | None:
-    layers = row.get("model_choice.layers") or row.get("workload.model.layers")
-    return None if layers is None else f"{layers} layers"
-
-
-MEMORY = {"layout.zero_stage": "ZeRO-", "layout.recompute": "recompute "}
-LANES: dict[str, Callable[[Row], str | None]] = {
-    "sites": lambda row: " + ".join(sites_of(row)) or None,
-    "new lines": _lines,
-    "GPU": lambda row: row.get("layout.accelerator") or None,
-    "model": _model,
-    "layout": _strategy,
-    "memory": lambda row: ", ".join(f"{x}{row[k]}" for k, x in MEMORY.items() if row.get(k) is not None) or None,
-    "fabric": _fabric_in_short,
-}
+        fabrics.append(", ".join(parts))
+    texts = (
+        " + ".join(sites),
+        " + ".join(lines) or ("none" if sites else ""),
+        row.get("layout.accelerator"),
+        "" if layers is None else f"{layers} layers",
+        " ".join(layout),
+        ", ".join(f"{words}{row[path]}" for path, words in memory.items() if row.get(path) is not None),
+        " / ".join(fabrics),
+    )
+    return {lane: text for lane, text in zip(LANES, texts, strict=True) if text}
 
 
 def changed_decisions(before: Row, after: Row) -> dict[str, str]:
     """Describe by lane what one plan decides otherwise than the one before it: `a third site opens: palo-verde`."""
-    changed = {}
-    for name, decision in LANES.items():
-        old, new = decision(before), decision(after)
-        if old is None or new is None or old == new:
-            continue
-        sites = name == "sites"
-        changed[name] = _sites_change(sites_of(before), sites_of(after)) if sites else f"{name} {old} becomes {new}"
+    old, new = decisions_of(before), decisions_of(after)
+    both = (lane for lane in LANES if lane in old and lane in new and old[lane] != new[lane])
+    changed = {lane: f"{lane} {old[lane]} becomes {new[lane]}" for lane in both}
+    if "sites" in changed:
+        first, then = _open_sites(before), _open_sites(after)
+        opened, closed = [site for site in then if site not in first], [site for site in first if site not in then]
+        if len(opened) == 1 and not closed:
+            rank = ORDINALS[len(then) - 1] if len(then) <= len(ORDINALS) else f"one more (of {len(then)})"
+            changed["sites"] = f"{rank} site opens: {opened[0]}"
+        else:
+            verbs = ((opened, "open"), (closed, "close"))
+            parts = [f"{', '.join(names)} {verb}{'' if len(names) > 1 else 's'}" for names, verb in verbs if names]
+            changed["sites"] = " and ".join(parts)
     return changed
-
-
-def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
-    opened, closed = [site for site in new if site not in old], [site for site in old if site not in new]
-    if len(opened) == 1 and not closed:
-        rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"
-        return f"{rank} site opens: {opened[0]}"
-    verbs = ((opened, "open"), (closed, "close"))
-    parts = [(sites, verb if len(sites) > 1 else f"{verb}s") for sites, verb in verbs if sites]
-    return " and ".join(f"{', '.join(sites)} {verb}" for sites, verb in parts)
 
 
 Figure = str | float | int | bool | None
 PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
-SITE = ("racks", "gpus", "facility_mw")  # of a site
-LINK = ("required_gbps", "wavelengths", "rtt_ms")
 FABRIC = (
-    "planes",
-    "ports_per_switch",
-    "switches",
-    "switch_links",
-    "cost_usd",
-    "power_mw",
-    "leaf_domain_racks",
-    "p2p_seconds",
-    "pipeline_send_slowdown",
+    *("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"),
+    *("p2p_seconds", "pipeline_send_slowdown"),
 )
 
 
@@ -353,25 +312,27 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
         yield from _proof("placement", plan.placement.certificate)
     if plan.reliability is not None:
         yield from _scalars("reliability", plan.reliability)
-        for name in ("spare_racks_by_site", "lost_days"):
-            stated = sorted(getattr(plan.reliability, name).items())
-            yield from ((f"reliability.{name}.{key}", value) for key, value in stated)
+        yield from _by_key("reliability", plan.reliability, "spare_racks_by_site", "lost_days")
     if plan.cost is not None:
         yield "cost.total_usd", plan.cost.total_usd
-        for part, usd in sorted(plan.cost.capex_usd.items()):
-            yield f"cost.capex_usd.{part}", usd
-        for part, usd in sorted(plan.cost.opex_usd_per_year.items()):
-            yield f"cost.opex_usd_per_year.{part}", usd
+        yield from _by_key("cost", plan.cost, "capex_usd", "opex_usd_per_year")
     if plan.run is not None:
-        yield from _run(plan.run)
+        yield from _scalars("run", plan.run)
+        yield from _by_key("run", plan.run, "usd", "replacements")
+        yield "run.not_counted", "; ".join(plan.run.not_counted) or None
     yield from _slack(plan)
 
 
-def _scalars(where: str, part: "BaseModel") -> Iterator[tuple[str, Figure]]:
+def _scalars(where: str, part: BaseModel) -> Iterator[tuple[str, Figure]]:
     for name in type(part).model_fields:
         value = getattr(part, name)
         if isinstance(value, (str, float, int)):
             yield f"{where}.{name}", value
+
+
+def _by_key(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
+    for name in names:
+        yield from ((f"{where}.{name}.{key}", value) for key, value in sorted(getattr(part, name).items()))
 
 
 def _proof(where: str, certificate: Certificate) -> Iterator[tuple[str, Figure]]:
@@ -385,9 +346,10 @@ def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
     yield "sites.racks", sum(site.racks for site in sites.sites)
     yield "sites.facility_mw", sum(site.facility_mw for site in sites.sites)
     for site in sites.sites:
-        yield from ((f"sites.sites.{site.id}.{name}", getattr(site, name)) for name in SITE)
+        yield from ((f"sites.sites.{site.id}.{name}", getattr(site, name)) for name in ("racks", "gpus", "facility_mw"))
     for link in sites.links:
-        yield from ((f"sites.links.{link.a}-{link.b}.{name}", getattr(link, name)) for name in LINK)
+        for name in ("required_gbps", "wavelengths", "rtt_ms"):
+            yield f"sites.links.{link.a}-{link.b}.{name}", getattr(link, name)
     for line in sites.new_lines:
         yield f"sites.new_lines.{line.line}.circuits", line.circuits
     yield from _proof("sites", sites.certificate)
@@ -395,16 +357,14 @@ def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
 
 def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
     yield from _scalars("layout", layout)
-    for site, replicas in sorted(layout.data_parallel_by_site.items()):
-        yield f"layout.data_parallel_by_site.{site}", replicas
+    yield from _by_key("layout", layout, "data_parallel_by_site")
     yield "layout.layers_per_stage", runs(layout.layers_per_stage)
     yield "layout.recomputed_layers_per_stage", runs(layout.recomputed_layers_per_stage) or None
     yield from _scalars("layout.assumptions", layout.assumptions)
     yield from _scalars("layout.metrics", layout.metrics)
     for end, days in zip(("low", "high"), layout.metrics.days_to_train_interval, strict=True):
         yield f"layout.metrics.days_to_train_interval.{end}", days
-    for part, seconds in sorted(layout.metrics.breakdown_seconds.items()):
-        yield f"layout.metrics.breakdown_seconds.{part}", seconds
+    yield from _by_key("layout.metrics", layout.metrics, "breakdown_seconds")
     yield from _proof("layout", layout.certificate)
 
 
@@ -415,31 +375,17 @@ def runs(counts: tuple[int, ...]) -> str:
 
 
 def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
-    yield "fabric.switches", sum(site.switches for site in fabric.sites.values())
-    yield "fabric.switch_links", sum(site.switch_links for site in fabric.sites.values())
-    yield "fabric.cost_usd", sum(site.cost_usd for site in fabric.sites.values())
-    yield "fabric.power_mw", sum(site.power_mw for site in fabric.sites.values())
+    for name in ("switches", "switch_links", "cost_usd", "power_mw"):
+        yield f"fabric.{name}", sum(getattr(site, name) for site in fabric.sites.values())
     for site, built in sorted(fabric.sites.items()):
         yield from ((f"fabric.sites.{site}.{name}", getattr(built, name)) for name in FABRIC)
         for tier, name in zip(built.tiers, built.models, strict=True):
-            model = f" {name}" if name != built.switch else ""
-            yield (
-                f"fabric.sites.{site}.tiers.{tier.name}",
-                f"{tier.switches} of {tier.down_ports}/{tier.up_ports}{model}",
-            )
+            ports = f"{tier.down_ports}/{tier.up_ports}" + (f" {name}" if name != built.switch else "")
+            yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {ports}"
         if built.wan_gateway is not None:
             ports = f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports"
             yield f"fabric.sites.{site}.wan_gateway", ports
     yield from _proof("fabric", fabric.certificate)
-
-
-def _run(plan: RunPlan) -> Iterator[tuple[str, Figure]]:
-    yield from _scalars("run", plan)
-    for part, usd in sorted(plan.usd.items()):
-        yield f"run.usd.{part}", usd
-    for name, times in sorted(plan.replacements.items()):
-        yield f"run.replacements.{name}", times
-    yield "run.not_counted", "; ".join(plan.not_counted) or None
 
 
 def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:

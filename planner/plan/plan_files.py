@@ -1,6 +1,6 @@
 """Read a plan from its file, and recognise which kind of file data are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["instance", "question", "plan", "job", "placement", "prediction", "schema", "model"]
-SCHEMA_KEY = "$schema"  # names the JSON Schema for editors; no part of the data
 
 # A kind, and keys that together no other kind has.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
@@ -56,18 +55,17 @@ def kind_of(data: Any) -> Kind | None:
     return next((kind for kind, keys in MARKS if all(key in data for key in keys)), None)
 
 
-def other_kind(data: Any, where: str, due: Kind) -> str | None:
-    """Return two lines about data of another kind than is due: what they are, and what to do; None where they fit."""
+def of_kind(data: Mapping[str, Any], where: str, due: Kind) -> dict[str, Any]:
+    """Return data of the kind that is due, without the `$schema` that names their JSON Schema for editors.
+
+    InputError: they are of another kind; it says of which, and what to do with them.
+    """
     kind = kind_of(data)
-    if kind is None or kind == due or (kind, due) == ("question", "instance"):  # which an instance may be the rest of
-        return None
-    remedy = REMEDIES.get((kind, due), f"give {NAMES[due]}").format(file=where)
-    return f"{where}: is {NAMES[kind]}, where {NAMES[due]} is due\n{remedy}"
-
-
-def without_schema_key(data: Any) -> Any:
-    """Return data without the `$schema` that editors read."""
-    return {key: value for key, value in data.items() if key != SCHEMA_KEY} if isinstance(data, Mapping) else data
+    # A question may be the rest of an instance.
+    if kind is not None and kind != due and (kind, due) != ("question", "instance"):
+        remedy = REMEDIES.get((kind, due), f"give {NAMES[due]}").format(file=where)
+        raise InputError(f"{where}: is {NAMES[kind]}, where {NAMES[due]} is due\n{remedy}")
+    return {key: value for key, value in data.items() if key != "$schema"}
 
 
 def read_plan(path: Path) -> "Plan":
@@ -91,11 +89,9 @@ def plan_of(data: Any, where: str) -> "Plan":
 
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    problem = other_kind(data, where, "plan")
-    if problem is not None:
-        raise InputError(problem)
-
-    def problems(plan: Plan) -> Iterator[str]:
-        return (f"instance.{fault}" for fault in out_of_range(plan.instance))
-
-    return validated(Plan, without_schema_key(data), where, problems=problems)
+    return validated(
+        Plan,
+        of_kind(data, where, "plan"),
+        where,
+        problems=lambda plan: (f"instance.{fault}" for fault in out_of_range(plan.instance)),
+    )

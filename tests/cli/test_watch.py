@@ -17,7 +17,7 @@ from worked_plan import small
 
 from planner.cli import console as watches
 from planner.cli import main
-from planner.cli.console import Watch, clock, print_or_write, progress_line, watched, watching
+from planner.cli.console import ProgressOptions, Watch, clock, print_or_write, watched, watching
 from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
 from planner.solvers.progress import IncumbentFound
@@ -99,7 +99,7 @@ def test_nothing_is_shown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(watches, "PATIENCE", 2.0)
     stream = terminal if how != "piped" else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with watching("solve"), progress_line(quiet=how == "quiet") as w:
+    with watching("solve"), ProgressOptions(quiet=how == "quiet").line() as w:
         w.event(incumbent())
         time.sleep(0.1)
     assert stream.getvalue() == ""
@@ -111,7 +111,7 @@ def test_the_log_has_a_line_an_event_and_a_heartbeat(tmp_path: Path, monkeypatch
     monkeypatch.setattr(watches, "REFRESH", 0.01)
     file = tmp_path / "run.log"
     file.write_text("an earlier run\n")
-    with watching("sweep"), progress_line(log=file) as report:
+    with watching("sweep"), ProgressOptions(log=file).line() as report:
         report("3/9 points")
         time.sleep(0.2)
         report.event(incumbent("TP 8"))
@@ -177,7 +177,7 @@ def test_clock() -> None:
 
 
 def test_a_line_outside_a_command() -> None:
-    with progress_line() as w:
+    with ProgressOptions().line() as w:
         assert isinstance(w, Watch)
         w("a line")
     assert watches._current is None

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
-from planner.plan.plan import LANES, changed_decisions
+from planner.plan.plan import LANES, changed_decisions, decisions_of
 from planner.report.page.charts import PageTable, template
 from planner.report.plots.sweep_rows import (
     Row,
@@ -61,11 +61,11 @@ def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> 
 
 def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
     """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
-    lanes = {}
-    for name, decision in LANES.items():
+    lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
+    for name in LANES:
         bands: list[Band] = []
-        for row in rows:
-            at, value = number(row, x) or 0.0, decision(row)
+        for at, decisions in decided:
+            value = decisions.get(name)
             if bands and bands[-1].value == value:
                 bands[-1] = Band(bands[-1].first, at, value)
             elif value is not None:
