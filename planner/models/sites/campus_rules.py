@@ -31,10 +31,9 @@ class Rule:
     unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
     scale: float = 1.0  # of these that one unit of the rows is
     movable: bool = True  # with a unit: an explanation may ask by how much the limit must move
-    racks: Callable[[SplitData], int | None] = lambda _: None  # in all, that the rule fixes
     max_modules: Callable[[SplitData], float | None] = lambda _: None  # of the campus
     max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None  # given those of the campus
-    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # if open, given racks and most open sites
+    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # given pinned racks and most open sites
     max_sites: Callable[[SplitData], int | None] = lambda _: None  # that are open
     # Whether no two sites of a pair may be open together, given the most open sites.
     excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
@@ -216,7 +215,7 @@ CAMPUS_RULES = (
     Rule(
         *(pins, _pins_sentence, "split"),
         order=160,
-        racks=lambda data: data.pins.racks,
+        max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
     Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=max_paid_modules),

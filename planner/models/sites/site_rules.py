@@ -165,41 +165,29 @@ SITE_RULES = (
 
 
 def _floor(value: float) -> int:
-    return math.floor(value + 1e-9)
+    return max(math.floor(value + 1e-9), 0)
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
     """Bound the modules of the whole campus: the smallest of each rule's own bound and of `known`, if it is given."""
-    rules = list(rules)
-    racks = [rule.racks(data) for rule in rules]
-    limits = [float(count // data.module_racks) for count in racks if count is not None]
-    limits += [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
+    limits = [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
-        return max(_floor(min(limits)), 0)
+        return _floor(min(limits))
     # Only the partial splits of a conflict come here; a hundred times every minimum size and pin is no limit to them.
     minimum = data.grid.rules.min_site_modules * len(data.candidates) + sum(data.pins.racks_by_site.values()) + 1
-    return 100 * minimum + (data.racks or 0)
+    return 100 * minimum + (data.pins.racks or 0)
 
 
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
     """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
     limits = [bound for rule in rules if (bound := rule.max_site_modules(data, site, modules)) is not None]
-    return max(_floor(min([float(modules), *limits])), 0)
-
-
-def min_site_modules(data: SplitData, rules: Iterable[Rule], sites: int) -> int:
-    """Bound an open site's modules from below where the racks in all are known; `sites` bounds the open sites."""
-    rules = list(rules)
-    racks = [bound for rule in rules if (bound := rule.racks(data)) is not None]
-    # Where demand and a pin both fix the racks, the racks of the demand are the last of the list.
-    return max((rule.min_site_modules(data, racks[-1], sites) for rule in rules), default=1) if racks else 1
+    return _floor(min([float(modules), *limits]))
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
     """Bound the open sites by each rule alone."""
-    limits = [bound for rule in rules if (bound := rule.max_sites(data)) is not None]
-    return min([len(data.candidates), *limits])
+    return min([len(data.candidates), *(bound for rule in rules if (bound := rule.max_sites(data)) is not None)])
 
 
 def rtt(model: Any, data: SplitData) -> None:

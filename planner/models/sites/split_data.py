@@ -5,15 +5,15 @@ split runs whole in each. Expected: a site may run less in a scenario, at the pr
 """
 
 import difflib
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
 import pyomo.core as pyo
 
 from planner.errors import InputError
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode, Scenario
+from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
@@ -52,14 +52,6 @@ class SplitData:
     disconnected: frozenset[Pair]  # that the fibre cannot join
     pins: Pins
     network: DcNetwork | None = None  # under the grid model dc
-    priced: dict[Pair, tuple[float, float]] = field(default_factory=dict)  # links between sites, once worked out
-
-    def link_prices(self, pair: Pair) -> tuple[float, float]:
-        """Return the price of one fibre pair and of one wavelength between two sites, over all that they light."""
-        if pair not in self.priced:
-            ends = {site: (self.candidates[site].latitude, self.candidates[site].longitude) for site in pair}
-            self.priced[pair] = fibre.link_prices(self.wan, ends)
-        return self.priced[pair]
 
     @property
     def module_racks(self) -> int:
@@ -75,11 +67,6 @@ class SplitData:
         """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
         there = (node for node in self.grid.nodes if node.balancing_authority in authorities)
         return max(0.0, sum(node.generation_mw - node.load_mw for node in there))
-
-    @property
-    def racks(self) -> int | None:
-        """The total where it is pinned; None: as many as possible."""
-        return self.pins.racks
 
     def sites_of(self, authority: str) -> list[str]:
         """Return the candidates of a balancing authority."""
@@ -113,7 +100,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     grid = instance.grid
     if grid is None:
         raise InputError("grid: missing; a site split needs balancing_authorities and nodes")
-    candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
+    candidates = _candidates(grid)
     if not candidates:
         raise InputError('grid.nodes: no node may hold a site; set "site": true on one at least')
     if grid.rules.interconnect.enabled and grid.rules.interconnect.reading == "explicit":
@@ -125,7 +112,9 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
-    corridors = _corridors(grid)
+    corridors, graph = _corridors(grid), nx.MultiGraph()
+    graph.add_nodes_from(sorted(node.id for node in grid.nodes))
+    graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
     links = instance.wan or Wan()
     reach = fibre.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
     network = None
@@ -140,13 +129,17 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         wan=links,
         candidates=candidates,
         authorities={area.id: area for area in sorted(grid.balancing_authorities, key=lambda area: area.id)},
-        graph=_graph(grid, corridors),
+        graph=graph,
         corridors=corridors,
         pairs=reach.km,
         disconnected=reach.disconnected,
         pins=_pins(instance.pins, list(candidates)),
         network=network,
     )
+
+
+def _candidates(grid: Grid) -> dict[str, PowerNode]:
+    return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
 
 
 def _corridors(grid: Grid) -> dict[str, Corridor]:
@@ -168,14 +161,6 @@ def _corridors(grid: Grid) -> dict[str, Corridor]:
             reactance_pu=line.reactance_pu,
         )
     return dict(sorted(corridors.items()))
-
-
-def _graph(grid: Grid, corridors: dict[str, Corridor]) -> nx.MultiGraph:
-    graph = nx.MultiGraph()
-    graph.add_nodes_from(sorted(node.id for node in grid.nodes))
-    for corridor in corridors.values():
-        graph.add_edge(corridor.a, corridor.b, key=corridor.id)
-    return graph
 
 
 def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
@@ -230,37 +215,29 @@ def energy_musd(model: Any, data: SplitData) -> Any:
     return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
 
 
-def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
-    """Return the data with a scenario's figures in place of the grid's."""
-    areas = []
-    for area in sorted(data.grid.balancing_authorities, key=lambda area: area.id):
-        usd = scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh)
-        mw = scenario.headroom_mw.get(area.id, area.headroom_mw)
-        areas.append(area.replaced(headroom_mw=mw, energy_usd_per_mwh=usd))
-    feed = scenario.generation_mw
-    nodes = [x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes]
-    changes = {"balancing_authorities": tuple(areas), "nodes": tuple(nodes), "scenarios": ()}
-    grid = data.grid.replaced(**changes)
-    return replace(
-        data,
-        grid=grid,
-        candidates={node.id: node for node in sorted(nodes, key=lambda node: node.id) if node.site},
-        authorities={area.id: area for area in areas},
-        network=None if data.network is None else data.network.in_year(scenario.name, grid),
-    )
-
-
 def scenarios(data: SplitData) -> dict[str, SplitData]:
-    """Return the data of all scenarios that count, by name."""
-    if data.grid.rules.scenarios == "off":
-        return {}
-    return {year.name: of_scenario(data, year) for year in sorted(data.grid.scenarios, key=lambda year: year.name)}
-
-
-def weights(data: SplitData) -> tuple[float, dict[str, float]]:
-    """Return the weight of the grid's own figures and those of the scenarios; they sum to 1."""
-    weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
-    return max(0.0, 1.0 - sum(weight.values())), weight
+    """Return the data of all scenarios that count, by name: their figures in place of the grid's."""
+    by_name: dict[str, SplitData] = {}
+    counted = data.grid.scenarios if data.grid.rules.scenarios != "off" else ()
+    for scenario in sorted(counted, key=lambda scenario: scenario.name):
+        areas = {
+            area.id: area.replaced(
+                headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
+                energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
+            )
+            for area in data.authorities.values()
+        }
+        feed = scenario.generation_mw
+        nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
+        grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
+        by_name[scenario.name] = replace(
+            data,
+            grid=grid,
+            candidates=_candidates(grid),
+            authorities=areas,
+            network=None if data.network is None else data.network.in_year(scenario.name, grid),
+        )
+    return by_name
 
 
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
@@ -286,49 +263,39 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     return block
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitYear:
-    """One year of the split with its rows: the model's own, or a scenario's block."""
-
-    data: SplitData
-    block: Any
+def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
+    """Return the block of every scenario that counts, with its data."""
+    return {name: (model.component(f"scenario_{name}"), year) for name, year in scenarios(data).items()}
 
 
-def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
-    """Yield the grid's own year, then every scenario that counts."""
-    yield SplitYear(data=data, block=model)
-    yield from (SplitYear(data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
-
-
-def block_of(model: Any, name: str) -> Any:
-    """Return the block of a scenario."""
-    return model.component(f"scenario_{name}")
-
-
-def scenario_energy_musd(model: Any, block: Any, data: SplitData) -> Any:
-    """Return the price of a year's energy in a scenario, and of the curtailed work, in M$."""
-    curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    total = sum(data.energy_musd(site) * block.modules[site] for site in data.candidates)
-    total += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
-    extra = model.component("extra_mw")
-    if extra is None:
-        return total
-    extra_cost = sum(data.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
-    extra_cost += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
-    return total + extra_cost / data.module_mw
+def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
+    """List the rows and the data of each year of the split: the model's own, then those of the scenarios."""
+    return [(model, data), *scenario_blocks(model, data).values()]
 
 
 def expected_musd(model: Any, data: SplitData, own_musd: Any) -> Any:
-    """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean."""
-    by_name = scenarios(data)
-    if not by_name:
+    """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean.
+
+    A scenario's is that of what runs in it, and of the curtailed work, in M$.
+    """
+    blocks, costs = scenario_blocks(model, data), dict[str, Any]()
+    if not blocks:
         return own_musd
-    costs = {name: scenario_energy_musd(model, block_of(model, name), year) for name, year in by_name.items()}
+    curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
+    for name, (block, year) in blocks.items():
+        costs[name] = energy_musd(block, year)
+        costs[name] += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
+        if (extra := model.component("extra_mw")) is not None:
+            more = sum(year.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
+            more += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
+            costs[name] += more / data.module_mw
     if data.grid.rules.scenarios == "expected":
-        own, weight = weights(data)
-        return own * own_musd + sum(weight[name] * cost for name, cost in costs.items())
+        # The weights of the grid's own figures and those of the scenarios sum to 1.
+        weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
+        own = max(0.0, 1.0 - sum(weight.values()))
+        return own * own_musd + sum(weight[name] * usd for name, usd in costs.items())
     if model.component("worst_energy") is None:
-        dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
+        dearest = max(year.energy_musd(site) for _, year in years(model, data) for site in data.candidates)
         limit = dearest * sum(model.modules[site].ub for site in data.candidates)
         model.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
         each = {**costs, "": own_musd}
