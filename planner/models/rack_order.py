@@ -4,7 +4,6 @@ A unit is the c racks of one rack stage of one block, side by side. Runs of whol
 cut units rack by rack.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -74,7 +73,7 @@ def leaving(
         step = max(1, MOST_EDGES // len(edges))
         for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
             n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of racks
-            runs = _Runs.of(stages, blocks, n, unit_racks // own, edges[:, None].astype(np.int32), low, first)
+            runs = _Runs(stages, blocks, n, unit_racks // own, edges[:, None].astype(np.int32), low, first)
             found[some, part, 0] = runs.flows(wrap=wrap).T * own
             found[some, part, 1] = runs.allreduces().T
             if shares:
@@ -98,7 +97,6 @@ def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
     return np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every), low, first
 
 
-@dataclass(frozen=True, slots=True)
 class _Runs:
     """Runs of equal size that tile the order of racks, of several sizes one after another, under numbers of stripes.
 
@@ -106,26 +104,19 @@ class _Runs:
     block takes w units of c places. A run lies between the edges `low` and `low + 1`; those of a size begin at `first`.
     """
 
-    stages: int
-    blocks: int
-    stripes: Counts  # a column each
-    c: int
-    edges: Counts  # ends of all runs, those of a size ascending, a row each; of each edge by stripes:
-    stripe: Counts
-    width: Counts  # of its stripe
-    behind: Counts  # places from the start of its stripe
-    low: Ints
-    first: Ints
-
-    @classmethod
-    def of(cls, stages: int, blocks: int, stripes: Counts, c: int, edges: Counts, low: Ints, first: Ints) -> "_Runs":
-        """Lay out the runs between edges, in places of which a unit has c."""
+    def __init__(
+        self, stages: int, blocks: int, stripes: Counts, c: int, edges: Counts, low: Ints, first: Ints
+    ) -> None:
+        # Stripes have a column each; edges, the ends of all runs and those of a size ascending, a row each.
+        self.stages, self.blocks, self.stripes, self.c = stages, blocks, stripes, c
+        self.edges, self.low, self.first = edges, low, first
         span = blocks * c  # places of a stage
         small, larger = np.divmod(stages, stripes)
         ahead = larger * (small + 1) * span
         k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
-        behind = edges - (k * small + np.minimum(k, larger)) * span
-        return cls(stages, blocks, stripes, c, edges, k, small + (k < larger), behind, low, first)
+        # Of each edge: its stripe, the width of that, and the places from its start.
+        self.stripe, self.width = k, small + (k < larger)
+        self.behind = edges - (k * small + np.minimum(k, larger)) * span
 
     def flows(self, *, wrap: bool) -> Counts:
         """Count the most flows that leave or enter a run of each size.
