@@ -147,11 +147,11 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     pods, zones = s.pods(x.domain, x.rails, x.width), _zones_of(s, x)
     floor = np.where(zones > 1, s.core_share(domain * s.mode.rail_gpus * x.zone_rails * x.zone_width), 0)
     # As many ports of cores and super-spines as the links have ends.
-    p, m, core_box, out = s.prices, s.mode, s.box_prices[1], np.maximum(1, floor)
+    p, m, out = s.prices, s.mode, np.maximum(1, floor)
     cores = np.maximum(zones, np.ceil((pods * x.spines * x.spine_up + zones * out) / s.core_ports))
     tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
     core_link = p.spine_uplink(domain * x.zone_width, x.zone_rails)
-    usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * core_box
+    usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * s.core_box
     step = x.spines * p.spine_uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
     send, allreduce, _ = s.leaf_crossing(domain, x.up, leaf_loads[:, None])
     worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)

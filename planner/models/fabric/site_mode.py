@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network, Spares, Switch
+from planner.instance.network import Network, Spares
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import (
     KEY,
@@ -94,53 +94,19 @@ class SiteMode:
     # The templates found so far, which later ones must beat in something.
     front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
 
-    @cached_property
-    def racks(self) -> int:
-        """Racks of the site that are cabled."""
-        return self.traffic.racks(self.blocks)
-
-    @property
-    def ports(self) -> int:
-        """Ports of a leaf."""
-        return self.mode.switch.ports
-
-    @cached_property
-    def boxes(self) -> tuple[Switch, Switch]:
-        """The models of spines and cores."""
-        leaf, every = self.mode.switch, resolved_switches(self.network.switches)
-        return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
-
-    @cached_property
-    def spine_ports(self) -> int:
-        """Ports of a spine."""
-        return self.boxes[0].ports
-
-    @cached_property
-    def core_ports(self) -> int:
-        """Ports of a core."""
-        return self.boxes[1].ports
-
-    @cached_property
-    def box_prices(self) -> tuple[Prices, Prices]:
-        """Price and power of a spine, and of a core."""
-        return self.prices.box(self.boxes[0]), self.prices.box(self.boxes[1])
-
-    @cached_property
-    def wan_ports(self) -> int:
-        """Ports of a network's WAN gateway towards the wide area."""
-        return wan_ports(self.traffic.wan_gbps, self.mode.networks, self.mode.switch.port_gbps)
-
-    @cached_property
-    def exchange_ports(self) -> float:
-        """Uplinks' worth that gradients to other sites take of a leaf whose domain has a whole stage."""
-        m = self.mode
-        return self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
-
-    @cached_property
-    def stripes(self) -> Ints:
-        """Numbers of stripes that pins allow."""
+    def __post_init__(self) -> None:
+        m, every = self.mode, resolved_switches(self.network.switches)
+        self.racks = self.prices.racks  # of the site that are cabled
+        spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
+        self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
+        self.spine_box, self.core_box = self.prices.box(spine), self.prices.box(core)
+        # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
+        # sites take of a leaf whose domain has a whole stage.
+        self.wan_ports = wan_ports(self.traffic.wan_gbps, m.networks, m.switch.port_gbps)
+        self.exchange_ports = self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
-        return np.array([n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred], np.int64)
+        allowed = (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
+        self.stripes: Ints = np.array([*allowed], dtype=np.int64)
 
     def domains(self, domain: Any) -> Any:
         """Count the leaf domains of `domain` racks at the site."""
@@ -231,15 +197,15 @@ class SiteMode:
 
     def tree_bill(self, x: Trees) -> Prices:
         """Price all above the leaves of trees: their uplinks, and the switches and links of the tiers above."""
-        p, (spine_box, core_box), pod, zone = self.prices, self.box_prices, x.domain * x.width, x.domain * x.zone_width
-        switches, zoned = self.pods(x.domain, x.rails, x.width) * x.spines * spine_box, x.zone_rails.any()
+        p, pod, zone, zoned = self.prices, x.domain * x.width, x.domain * x.zone_width, x.zone_rails.any()
+        switches = self.pods(x.domain, x.rails, x.width) * x.spines * self.spine_box
         links: Any = 0.0
         if x.spine_up.any():
             zones = self.pods(x.domain, x.zone_rails, x.zone_width) if zoned else 1
-            switches = switches + zones * x.cores * core_box
+            switches = switches + zones * x.cores * self.core_box
             links = times(x.spines * x.spine_up, p.spine_uplink(pod, x.rails, zone))
         if zoned:
-            switches = switches + x.super_spines * core_box
+            switches = switches + x.super_spines * self.core_box
             links = links + times(x.cores * x.core_up, p.spine_uplink(zone, x.zone_rails))
         return np.asarray(x.up * p.leaf_uplink(x.domain, x.width) + (self.mode.networks * switches + links))
 
@@ -277,7 +243,7 @@ class SiteMode:
         # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
-        boxes = spines * self.box_prices[0] + cores * self.box_prices[1]
+        boxes = spines * self.spine_box + cores * self.core_box
         links = (ends + of_pods + of_zones) * p.bound.flat_link
         if joined and share:
             links = links + share / self.racks * domain * p.far_links(domain, joined + 1)

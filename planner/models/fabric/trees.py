@@ -305,7 +305,7 @@ class PodBounds(ArrayTable):
 
 def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     """Bound the price of pods: the fewest spines that ports allow, with links out as rules ask, one each at least."""
-    m, n, ports, (spine_box, core_box), p = s.mode, s.network, s.spine_ports, s.box_prices, s.prices
+    m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
     spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]
     floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
@@ -313,11 +313,11 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
     needed = np.maximum(spines, -(-(leaf_count * x.up + links) // ports))
     cores = np.maximum(1, -(-pods * links // s.core_ports))
-    link, position = p.spine_uplink(x.domain * x.width, x.rails), m.networks * pods * spine_box
+    link, position = p.spine_uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
     base = s.fixed(x.domain) + x.up * p.leaf_uplink(x.domain, x.width)
-    usd, mw = base + needed * position + links * link + m.networks * cores * core_box
+    usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
     kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
-    link = np.maximum(1e-6, link[0] + m.networks * pods * core_box[0] / s.core_ports)
+    link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
     columns = case, pods, x.rails, x.width, x.domain, x.up, spines, base[0], position[0], link, usd, mw
     return PodBounds(*columns).part(np.flatnonzero(kept))
 
