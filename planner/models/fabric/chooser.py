@@ -294,21 +294,16 @@ class Templates:
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
         found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
-        slowdowns = self._slowdowns(traffic, blocks, k["stripes"], m, design)
-        return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, *slowdowns, names)
-
-    def _slowdowns(self, traffic: SiteTraffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
-        """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
-        leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
-        sizes = [size or d.racks for size in (leaf, pod, zone)]
-        loads = traffic.loads(blocks).at(n, np.array(sizes))
-        shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
-        groups = [int(k) for k in loads[:, 1]]
-        together = [float(k) for k in loads[:, 2]]
-        free = free_uplinks(d, self._asked(traffic).exchange_gbps, mode.switch.port_gbps, *together)
-        phi = self.transport_slowdown
-        send = pipeline_send_slowdown(phi, d, *shares, free=free)
-        return send, allreduce_slowdown(phi, d, *groups, free=free)
+        # The loads counted on the order of racks, out of a leaf, a pod and a zone.
+        domains = 1, design.domains_per_pod, design.domains_per_zone
+        sizes = [design.domain_racks * count or design.racks for count in domains]
+        flows, groups, shares, _ = traffic.loads(blocks).at(k["stripes"], np.array(sizes)).T.tolist()
+        free = free_uplinks(design, self._asked(traffic).exchange_gbps, m.switch.port_gbps, *shares)
+        leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
+        send = pipeline_send_slowdown(phi, design, *leaving, free=free)
+        allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)
+        own_switch, stripes = m.switch.name, k["stripes"]
+        return Template(own_switch, m.family, design, stripes, found.usd, found.mw, send, allreduce, names)
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:

@@ -195,6 +195,10 @@ class SiteMode:
         send, allreduce, fits = zip(*found, strict=True)
         return np.maximum.reduce(send), np.maximum.reduce(allreduce), np.logical_and.reduce(fits)
 
+    def priced(self, x: Trees) -> Prices:
+        """Price trees with their links to GPUs and their WAN gateways."""
+        return np.asarray(self.fixed(x.domain) + self.tree_bill(x))
+
     def tree_bill(self, x: Trees) -> Prices:
         """Price all above the leaves of trees: their uplinks, and the switches and links of the tiers above."""
         p, pod, zone, zoned = self.prices, x.domain * x.width, x.domain * x.zone_width, x.zone_rails.any()

@@ -181,7 +181,7 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
     if len(s.tops) >= MOST_TOPS:
         s.tops.clear()
     none = Trees.of(domain=np.empty(0, dtype=np.int64))
-    x = Trees.joined([none, *_two_tiers(s, domain), *_three_tiers_of_all_domains(s, domain)])
+    x = Trees.joined([none, *_over_all_domains(s, domain)])
     usd, mw = prices = s.tree_bill(x)
     k = np.flatnonzero(np.isfinite(usd))
     if s.power_counts and s.whole:
@@ -194,25 +194,19 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
     return s.tops[key]
 
 
-def _two_tiers(s: SiteMode, domain: int) -> Iterator[Trees]:
-    """Yield the trees of leaves and spines, of which all spines reach all leaves."""
-    rails, domains = s.mode.rails, s.domains(domain)
+def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
+    """Yield the trees of which all spines reach all leaves, and the cheapest cores over pods of some rails."""
+    every, domains = s.mode.rails, s.domains(domain)
     if _two_tiers_allowed(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
-        x = Trees.of(domain=domain, rails=rails, width=domains, up=np.arange(1, s.ports))
-        _, x, _ = wirings(s, x, room=0)
+        _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
         x = replace(x, spine_up=np.zeros_like(x.up))
-        yield x.part(x.bundle * rails * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
-
-
-def _three_tiers_of_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
-    """Yield the cheapest spines and cores over pods of some rails and all leaf domains."""
-    domains = s.domains(domain)
+        yield x.part(x.bundle * every * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
     if not _three_tiers_allowed(s) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
         return
     above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
     one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
-    rails = pod_sizes(s, s.mode.rails, "rails_per_pod")
-    rails = rails[((rails < s.mode.rails) | one_pod) & (rails * domains < s.spine_ports)]
+    rails = pod_sizes(s, every, "rails_per_pod")
+    rails = rails[((rails < every) | one_pod) & (rails * domains < s.spine_ports)]
     rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
     _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
     gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
@@ -334,7 +328,7 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
         s.tick()
         some = np.flatnonzero(chunk == part)
         for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.loads.nothing and not s.power_counts):
-            prices, of = s.fixed(trees.domain) + s.tree_bill(trees), row[some][at]
+            prices, of = s.priced(trees), row[some][at]
             links = trees.spine_up * trees.spines
             i, n = np.nonzero((links[:, None] <= most[of]) & s.worthwhile(1.0, 1.0, *prices)[:, None])
             leaf, pod = leaves.of(trees.domain[i])[np.arange(len(i)), n], first[of[i], n]
