@@ -60,11 +60,6 @@ class WanData:
     options: dict[str, tuple[RouteOption, ...]]
     shortest: dict[str, Route | None]
 
-    @property
-    def protected(self) -> bool:
-        """Whether every demand must survive one cut."""
-        return self.wan.protection == "one_cut"
-
     def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
         route = self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}")
@@ -187,7 +182,7 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     options = []
     for demand, own in data.options.items():
         for i, option in enumerate(own):
-            cuts = data.fibre.cuts(option.primary) if data.protected else frozenset[str]()
+            cuts = data.fibre.cuts(option.primary) if data.wan.protection == "one_cut" else frozenset[str]()
             states |= {(edge, "normal"): None for edge in option.primary}
             states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
             options.append((demand, i, option, cuts))
@@ -286,7 +281,7 @@ def with_plan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,
         forms=_forms(data),
-        protection="one_cut" if data.protected else "none",
+        protection="one_cut" if data.wan.protection == "one_cut" else "none",
         demands=tuple(_demand(data, demand, shares, edges) for demand in data.demands),
         edges=edges,
         capex_usd=capital,

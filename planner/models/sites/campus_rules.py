@@ -118,8 +118,7 @@ def _budget_sentence(data: SplitData) -> str:
     return f"limits.budget_usd is {budget}, a module costs at least {money(module)}{years}{opened}"
 
 
-def max_paid_modules(data: SplitData) -> float | None:
-    """Bound the modules of the campus by their capital alone; None without a budget."""
+def _paid_modules(data: SplitData) -> float | None:
     usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
     return None if usd is None or module <= 0 else usd / 1e6 / module
 
@@ -162,7 +161,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
     return split.enabled and sites == split.min_interconnections
 
 
-def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
+def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
     """Bound an open site's modules by the racks less the others' largest shares, where each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
@@ -199,9 +198,6 @@ def share_balance(model: Any, data: SplitData) -> None:
     model.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
 
 
-SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the smallest"
-
-
 CAMPUS_RULES = (
     Rule(
         demand,
@@ -210,19 +206,22 @@ CAMPUS_RULES = (
             f"{megawatts(data.module_mw)} at the grid"
         ),
         "split",
-        order=170,
+        170,
     ),
     Rule(
-        *(pins, _pins_sentence, "split"),
-        order=160,
+        pins,
+        _pins_sentence,
+        "split",
+        160,
         max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=max_paid_modules),
+    Rule(budget, _budget_sentence, "split", 150, unit="USD", scale=1e6, max_modules=_paid_modules),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
-        *("split", 140),
+        "split",
+        140,
         unit="sites",
         max_sites=lambda data: (
             None if (own := data.grid.rules.max_sites) is None else own + int(soft_excess(data, "site_count") + 1e-9)
@@ -231,23 +230,34 @@ CAMPUS_RULES = (
     Rule(
         facility_power,
         lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
-        *("grid", 130),
+        "grid",
+        130,
         unit="MW",
         max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
     Rule(
-        *(fault_split, _fault_split_sentence, "split"),
-        order=110,
+        fault_split,
+        _fault_split_sentence,
+        "split",
+        110,
         index_names=1,
         unit="modules",
         movable=False,
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
-        min_site_modules=min_fault_split_modules,
+        min_site_modules=_min_fault_split_modules,
         excludes=lambda data, pair, sites: (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),
     ),
-    Rule(share_balance, lambda data: SHARE_BALANCE.format(data.grid.rules.share_balance.max_ratio), "split", order=60),
+    Rule(
+        share_balance,
+        lambda data: (
+            f"grid.rules.share_balance wants no site more than {data.grid.rules.share_balance.max_ratio:g} "
+            "times the smallest"
+        ),
+        "split",
+        60,
+    ),
 )

@@ -45,51 +45,45 @@ def _area_sentence(data: SplitData) -> str:
 
 def interconnect(model: Any, data: SplitData) -> None:
     """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest."""
-    # Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
     new = {name: corridor.circuits for name, corridor in data.corridors.items() if corridor.new}
     model.built = pyo.Var(list(new), domain=pyo.Binary)
     model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
-    largest = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}
-    n1 = rule.reading != "capacity"
+    largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
+    drawn, carried, rows = dict[str, Any](), dict[str, Any](), list[tuple[str, str]]()
+    for site, node in data.candidates.items():
+        # All circuits of a site: existing, built, and bought as an upgrade.
+        corridors = [data.corridors[name] for *_, name in data.graph.edges(site, keys=True)]
+        existing = sum(corridor.rating_mw * corridor.circuits for corridor in corridors if not corridor.new)
+        if rule.reading == "explicit":
+            # The node's figure is that of its existing circuits without the largest of them.
+            existing = (node.interconnect_mw or 0.0) + largest[site]
+        bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
+        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.new)
+        carried[site] = existing + built + bought
+        # All of its load counts, or what its own plants do not feed; at most 0 if closed.
+        drawn[site] = load_mw(model, data, [site])
+        if rule.reading == "import_share" and data.grid.rules.grid_model == "none":
+            # Without flows the node's own plants feed its site first.
+            drawn[site] += (node.load_mw - node.generation_mw) * model.open[site]
+        elif rule.reading == "import_share":
+            drawn[site] += node.load_mw * model.open[site]
+            if site in model.generated:  # under dc a node without plants has no variable
+                drawn[site] -= model.generated[site]
+        # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
+        rows.append((site, "standing"))
+        rows += [(site, line.id) for line in corridors if n1 and line.new and line.rating_mw > largest[site]]
 
     def row(model: Any, site: str, lost: str) -> Any:
         lost_mw: Any = largest[site] if n1 else 0.0
         if lost != "standing":
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
             lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
-        return rule.share * _drawn_mw(model, data, site) <= _circuits_mw(model, data, site, largest[site]) - lost_mw
+        return rule.share * drawn[site] <= carried[site] - lost_mw
 
-    ends = ((site, data.corridors[key]) for site in data.candidates for *_, key in data.graph.edges(site, keys=True))
-    larger = [(s, own.id) for s, own in ends if n1 and own.new and own.rating_mw > largest[s]]
-    model.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
-
-
-def _circuits_mw(model: Any, data: SplitData, site: str, largest_mw: float) -> Any:
-    """Return the MW that all circuits of a site carry: existing, built, and bought as an upgrade."""
-    node, rule = data.candidates[site], data.grid.rules.interconnect
-    corridors = [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)]
-    existing = sum(corridor.rating_mw * corridor.circuits for corridor in corridors if not corridor.new)
-    if rule.reading == "explicit":
-        # The node's figure is that of its existing circuits without the largest of them.
-        existing = (node.interconnect_mw or 0.0) + largest_mw
-    bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
-    return existing + sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.new) + bought
-
-
-def _drawn_mw(model: Any, data: SplitData, site: str) -> Any:
-    """Return the MW of a site that count: all of its load, or what its own plants do not feed; at most 0 if closed."""
-    load, node = load_mw(model, data, [site]), data.candidates[site]
-    if data.grid.rules.interconnect.reading != "import_share":
-        return load
-    if data.grid.rules.grid_model == "none":
-        # Without flows the node's own plants feed its site first.
-        return load + (node.load_mw - node.generation_mw) * model.open[site]
-    # Under dc a node without plants has no variable.
-    load += node.load_mw * model.open[site]
-    return load - model.generated[site] if site in model.generated else load
+    model.interconnect = pyo.Constraint(sorted(rows), rule=row)
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:

@@ -53,7 +53,17 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     for name in rules:
         if deadline.passed or split(data, rules - {name}, within()).solution is None:
             return None
-    mark = confirmed(data, rules, within())
+    # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
+    # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
+    m, mark = build(data, without=set(RULES) - rules), ON_TRUST
+    if options.solver != "highs" and not deadline.passed:
+        from planner.solvers import cpsat
+        from planner.solvers.cpsat_from_pyomo import restate
+
+        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
+        mark = CONFIRMED if second.infeasible else mark
+    if mark == ON_TRUST and not deadline.passed and highs.refuted(m, time_limit=deadline.limit):
+        mark = BOUNDED
     # The rules that say most to the user are named first.
     reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules) or NO_BALANCE
     return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason, checked=mark)
@@ -62,21 +72,6 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
 def split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
     """Return a split that satisfies these rules; infeasible where it is proven, in two runs, that none does."""
     return _run(build(data, without=set(RULES) - set(rules)), options)
-
-
-def confirmed(data: SplitData, rules: Collection[str], options: Options) -> str:
-    """Return what confirms that no split satisfies these rules."""
-    # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
-    # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
-    deadline, m = Deadline(options.time_limit), build(data, without=set(RULES) - set(rules))
-    if options.solver != "highs" and not deadline.passed:
-        from planner.solvers import cpsat
-        from planner.solvers.cpsat_from_pyomo import restate
-
-        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
-        if second.infeasible:
-            return CONFIRMED
-    return BOUNDED if not deadline.passed and highs.refuted(m, time_limit=deadline.limit) else ON_TRUST
 
 
 def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome[Values]:
