@@ -25,7 +25,6 @@ class Rule:
     rows: Callable[[Any, SplitData], None]  # in MW, M$, modules, sites and 1000 m², as the component named as the rule
     sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
     scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
-    order: int  # of the tries to leave the rule out of a conflict: the one that says least to the user goes first
     yearly: bool = False  # the rows are stated again for each scenario
     index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
     unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
@@ -206,22 +205,19 @@ CAMPUS_RULES = (
             f"{megawatts(data.module_mw)} at the grid"
         ),
         "split",
-        170,
     ),
     Rule(
         pins,
         _pins_sentence,
         "split",
-        160,
         max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(budget, _budget_sentence, "split", 150, unit="USD", scale=1e6, max_modules=_paid_modules),
+    Rule(budget, _budget_sentence, "split", unit="USD", scale=1e6, max_modules=_paid_modules),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
         "split",
-        140,
         unit="sites",
         max_sites=lambda data: (
             None if (own := data.grid.rules.max_sites) is None else own + int(soft_excess(data, "site_count") + 1e-9)
@@ -231,7 +227,6 @@ CAMPUS_RULES = (
         facility_power,
         lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
         "grid",
-        130,
         unit="MW",
         max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
@@ -239,7 +234,6 @@ CAMPUS_RULES = (
         fault_split,
         _fault_split_sentence,
         "split",
-        110,
         index_names=1,
         unit="modules",
         movable=False,
@@ -258,6 +252,5 @@ CAMPUS_RULES = (
             "times the smallest"
         ),
         "split",
-        60,
     ),
 )

@@ -274,19 +274,20 @@ def security(model: Any, data: SplitData) -> None:
 AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
 GRID_RULES = (
     Rule(
-        *(headroom, _headroom_sentence, "grid"),
-        order=120,
+        headroom,
+        _headroom_sentence,
+        "grid",
         yearly=True,
         unit="MW",
         max_modules=_headroom_modules,
         max_site_modules=_headroom_modules,
     ),
-    Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
-    Rule(rating, _rating_sentence, "grid", order=20, yearly=True, index_names=1, unit="MW"),
+    Rule(generation, _generation_sentence, "grid", yearly=True, unit="MW", max_modules=_generation_modules),
+    Rule(rating, _rating_sentence, "grid", yearly=True, index_names=1, unit="MW"),
     Rule(
         security,
         lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
-        *("grid", 10),
+        "grid",
         yearly=True,
         unit="MW",
         movable=False,

@@ -15,8 +15,13 @@ from planner.models.sites.campus_rules import Rule
 from planner.models.sites.lazy_rows import LazyRows
 from planner.models.sites.split_data import SplitData, add_block, scenarios
 
-EVERY = (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES, *site_rules.LINK_RULES)
-RULES: dict[str, Rule] = {rule.name: rule for rule in sorted(EVERY, key=lambda rule: rule.order)}
+# In the order of the tries to leave a rule out of a conflict: those that say least to the user go first.
+TRIED = (
+    "security", "rating", "generation", "wan_capacity", "rtt", "share_balance", "ready", "min_site", "area",
+    "interconnect", "fault_split", "headroom", "facility_power", "site_count", "budget", "pins", "demand",
+)  # fmt: skip
+EVERY = (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES)
+RULES: dict[str, Rule] = {rule.name: rule for rule in sorted(EVERY, key=lambda rule: TRIED.index(rule.name))}
 
 
 def rules_without(names: Collection[str] = ()) -> list[Rule]:

@@ -136,28 +136,6 @@ def _ready_sentence(data: SplitData) -> str:
     return f"grid.rules.ready_within_months is {limit:g}: {count} come later"
 
 
-SITE_RULES = (
-    Rule(
-        min_site,
-        lambda data: (
-            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
-        ),
-        "split",
-        order=80,
-        unit="modules",
-    ),
-    Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
-    Rule(
-        *(interconnect, _interconnect_sentence, "site"),
-        order=100,
-        index_names=1,
-        unit="MW",
-        max_site_modules=_interconnect_modules,
-    ),
-    Rule(ready, _ready_sentence, "site", order=70),
-)
-
-
 def _floor(value: float) -> int:
     return max(math.floor(value + 1e-9), 0)
 
@@ -224,7 +202,20 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     return joined + (f", and carries no exchange between {tried}" if tried else "")
 
 
-LINK_RULES = (
-    Rule(rtt, _rtt_sentence, "split", order=50, excludes=_too_far),
-    Rule(wan_capacity, _wan_capacity_sentence, "split", order=40),
+SITE_RULES = (
+    Rule(
+        min_site,
+        lambda data: (
+            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
+        ),
+        "split",
+        unit="modules",
+    ),
+    Rule(area, _area_sentence, "site", unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
+    Rule(
+        interconnect, _interconnect_sentence, "site", index_names=1, unit="MW", max_site_modules=_interconnect_modules
+    ),
+    Rule(ready, _ready_sentence, "site"),
+    Rule(rtt, _rtt_sentence, "split", excludes=_too_far),
+    Rule(wan_capacity, _wan_capacity_sentence, "split"),
 )
