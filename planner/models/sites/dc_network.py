@@ -12,29 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.grid import Grid
+from planner.instance.grid import Grid, Line, NewLine
 from planner.physics.site.grid import Floats, Integers, PowerNetwork, lost_share, normal_share
 
 TOLERANCE = 1e-7  # of a rating; the checker allows ten times as much
 Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values at which a cut is valid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corridor:
-    """A corridor of the grid: existing circuits, or circuits that can be built."""
-
-    id: str
-    a: str
-    b: str
-    rating_mw: float
-    circuits: int
-    capex_usd: float | None
-    reactance_pu: float | None = None
-
-    @property
-    def new(self) -> bool:
-        """Whether circuits must be built first."""
-        return self.capex_usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +62,7 @@ class DcNetwork:
     """
 
     grid: Grid
-    corridors: Mapping[str, Corridor]
+    corridors: Mapping[str, Line | NewLine]
     candidates: Sequence[str]
     module_mw: float
     pool: dict[CutKey, GridCut] = field(default_factory=dict)
@@ -100,9 +82,9 @@ class DcNetwork:
         self.load_mw: Floats = np.asarray([node.load_mw for node in nodes])
         # A corridor that ends where it begins carries nothing; circuits of a corridor are built in order.
         apart = [corridor for corridor in self.corridors.values() if corridor.a != corridor.b]
-        self.existing = [corridor for corridor in apart if not corridor.new]
-        self.buildable = [corridor for corridor in apart if corridor.new]
-        self.circuits_to_build = [(corridor.id, j) for corridor in self.buildable for j in range(corridor.circuits)]
+        self.existing = [corridor for corridor in apart if isinstance(corridor, Line)]
+        self.buildable = [corridor for corridor in apart if isinstance(corridor, NewLine)]
+        self.circuits_to_build = [(line.id, j) for line in self.buildable for j in range(line.max_circuits)]
         sites, new = len(self.candidates), len(self.circuits_to_build)
         kinds = "generated", "modules", "open", "installed", "flow", "extra"
         ends = [0, *accumulate((len(nodes), sites, sites, new, new, sites))]
@@ -137,7 +119,7 @@ class DcNetwork:
         """Return the network with this many circuits built in each corridor, made once."""
         if built not in self.topologies:
             count = {corridor.id: n for corridor, n in zip(self.buildable, built, strict=True)}
-            lines = [(corridor, corridor.circuits) for corridor in self.existing]
+            lines: list[tuple[Line | NewLine, int]] = [(corridor, corridor.circuits) for corridor in self.existing]
             lines += [(corridor, count[corridor.id]) for corridor in self.buildable if count[corridor.id]]
             network = PowerNetwork(
                 len(self.nodes),

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 import pyomo.core as pyo
 
+from planner.instance.grid import Line
 from planner.models.sites.campus_rules import Rule, load_mw, megawatts, modules_within
 from planner.models.sites.dc_network import DcNetwork
 from planner.models.sites.split_data import SplitData
@@ -129,15 +130,15 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
         known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
         graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
     bound, everywhere = {}, None
-    for corridor in network.buildable:
-        if nx.has_path(graph, corridor.a, corridor.b):
-            bound[corridor.id] = float(nx.dijkstra_path_length(graph, corridor.a, corridor.b, weight="across"))
+    for new in network.buildable:
+        if nx.has_path(graph, new.a, new.b):
+            bound[new.id] = float(nx.dijkstra_path_length(graph, new.a, new.b, weight="across"))
             continue
         if everywhere is None:
             tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-            new = sum(share * corridor.rating_mw * (corridor.reactance_pu or 0.0) for corridor in network.buildable)
-            everywhere = sum(data["across"] for _, _, data in tree) + new
-        bound[corridor.id] = everywhere
+            joining = sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
+            everywhere = sum(data["across"] for _, _, data in tree) + joining
+        bound[new.id] = everywhere
     return bound
 
 
@@ -218,7 +219,7 @@ def rating(model: Any, data: SplitData) -> None:
 
     def row(model: Any, key: str, sign: int) -> Any:
         corridor = data.corridors[key]
-        circuits = model.circuits[key] if corridor.new else corridor.circuits
+        circuits = corridor.circuits if isinstance(corridor, Line) else model.circuits[key]
         return sign * model.flow[key] <= share * corridor.rating_mw * circuits
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
@@ -232,8 +233,8 @@ def _rating_sentence(data: SplitData) -> str:
         return "no line joins the nodes"
     carry = dict.fromkeys(data.candidates, 0.0)
     for site in carry:
-        corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
-        carry[site] = sum(corridor.rating_mw * corridor.circuits for corridor in corridors)
+        for line in (data.corridors[key] for _, _, key in data.graph.edges(site, keys=True)):
+            carry[site] += line.rating_mw * (line.circuits if isinstance(line, Line) else line.max_circuits)
     best = max(carry, key=lambda site: (carry[site], site))
     return f"lines into a site carry {megawatts(carry[best])} at most (at {best}, new circuits included)"
 

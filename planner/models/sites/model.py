@@ -115,7 +115,7 @@ def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None
     model.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
     model.open_if_used = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] <= maximum[s] * m.open[s])
     model.used_if_open = pyo.Constraint(candidates, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
-    new = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
+    new = data.new_circuits
     model.circuits = pyo.Var(list(new), domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, new[k]))
     upgrades = {site: node.upgrade.max_steps for site, node in data.candidates.items() if node.upgrade}
     model.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, site: (0, upgrades[site]))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyomo.core as pyo
 
+from planner.instance.grid import Line
 from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
 from planner.models.sites.split_data import Pair, SplitData
 from planner.physics.site import cost
@@ -48,7 +49,7 @@ def interconnect(model: Any, data: SplitData) -> None:
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
-    new = {name: corridor.circuits for name, corridor in data.corridors.items() if corridor.new}
+    new = data.new_circuits
     model.built = pyo.Var(list(new), domain=pyo.Binary)
     model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
     largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
@@ -56,12 +57,12 @@ def interconnect(model: Any, data: SplitData) -> None:
     for site, node in data.candidates.items():
         # All circuits of a site: existing, built, and bought as an upgrade.
         corridors = [data.corridors[name] for *_, name in data.graph.edges(site, keys=True)]
-        existing = sum(corridor.rating_mw * corridor.circuits for corridor in corridors if not corridor.new)
+        existing = sum(line.rating_mw * line.circuits for line in corridors if isinstance(line, Line))
         if rule.reading == "explicit":
             # The node's figure is that of its existing circuits without the largest of them.
             existing = (node.interconnect_mw or 0.0) + largest[site]
         bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
-        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.new)
+        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.id in new)
         carried[site] = existing + built + bought
         # All of its load counts, or what its own plants do not feed; at most 0 if closed.
         drawn[site] = load_mw(model, data, [site])
@@ -74,7 +75,7 @@ def interconnect(model: Any, data: SplitData) -> None:
                 drawn[site] -= model.generated[site]
         # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
         rows.append((site, "standing"))
-        rows += [(site, line.id) for line in corridors if n1 and line.new and line.rating_mw > largest[site]]
+        rows += [(site, line.id) for line in corridors if n1 and line.id in new and line.rating_mw > largest[site]]
 
     def row(model: Any, site: str, lost: str) -> Any:
         lost_mw: Any = largest[site] if n1 else 0.0
@@ -89,8 +90,9 @@ def interconnect(model: Any, data: SplitData) -> None:
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
     """Return the usable interconnect of a site with everything built and bought."""
     node = data.candidates[site]
-    built = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
-    return usable_interconnect_mw(data.grid, node, built, node.upgrade.max_steps if node.upgrade else 0) or 0.0
+    return (
+        usable_interconnect_mw(data.grid, node, data.new_circuits, node.upgrade.max_steps if node.upgrade else 0) or 0.0
+    )
 
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:

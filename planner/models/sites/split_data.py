@@ -19,7 +19,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.references_and_pins import power_flow_gaps
 from planner.models import SitesRequest
-from planner.models.sites.dc_network import Corridor, DcNetwork
+from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.cost import HOURS_PER_YEAR
 
@@ -47,7 +47,7 @@ class SplitData:
     candidates: dict[str, PowerNode]
     authorities: dict[str, BalancingAuthority]
     graph: nx.MultiGraph
-    corridors: dict[str, Corridor]
+    corridors: dict[str, Line | NewLine]  # existing ones, and those in which circuits can be built
     pairs: dict[Pair, float]  # route in km between every two candidates
     disconnected: frozenset[Pair]  # that the fibre cannot join
     pins: Pins
@@ -62,6 +62,11 @@ class SplitData:
     def module_mw(self) -> float:
         """Power of one module at the grid connection."""
         return cost.facility_mw(self.hardware, self.module_racks)
+
+    @property
+    def new_circuits(self) -> dict[str, int]:
+        """The most circuits that can be built in each corridor."""
+        return {name: line.max_circuits for name, line in self.corridors.items() if isinstance(line, NewLine)}
 
     def spare_mw(self, authorities: Collection[str]) -> float:
         """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
@@ -142,24 +147,14 @@ def _candidates(grid: Grid) -> dict[str, PowerNode]:
     return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
 
 
-def _corridors(grid: Grid) -> dict[str, Corridor]:
-    lines: list[tuple[Line | NewLine, int, float | None, str]]
-    lines = [(line, line.circuits, None, f"grid.lines[{i}].id") for i, line in enumerate(grid.lines)]
-    every = enumerate(grid.new_lines)
-    lines += [(line, line.max_circuits, line.capex_usd, f"grid.new_lines[{i}].id") for i, line in every]
-    corridors: dict[str, Corridor] = {}
-    for line, circuits, capex, path in lines:
+def _corridors(grid: Grid) -> dict[str, Line | NewLine]:
+    corridors: dict[str, Line | NewLine] = {}
+    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
+    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
+    for path, line in lines:
         if line.id in corridors:
             raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
-        corridors[line.id] = Corridor(
-            id=line.id,
-            a=line.a,
-            b=line.b,
-            rating_mw=line.rating_mw,
-            circuits=circuits,
-            capex_usd=capex,
-            reactance_pu=line.reactance_pu,
-        )
+        corridors[line.id] = line
     return dict(sorted(corridors.items()))
 
 
@@ -199,7 +194,8 @@ def module_capital_musd(data: SplitData) -> float:
 def construction_musd(model: Any, data: SplitData) -> Any:
     """Return the price of sites, new lines and upgrades."""
     fixed, module = site_musd(data)
-    lines = sum(model.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in model.circuits)
+    new = [line for line in data.corridors.values() if isinstance(line, NewLine)]
+    lines = sum(model.circuits[line.id] * (line.capex_usd / 1e6) for line in new)
     upgrades = {site: node.upgrade.capex_usd for site, node in data.candidates.items() if node.upgrade}
     steps = sum(model.steps[site] * (upgrades[site] / 1e6) for site in model.steps)
     return fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
