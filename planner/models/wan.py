@@ -59,6 +59,7 @@ class WanData:
     demands: dict[str, Demand]
     options: dict[str, tuple[RouteOption, ...]]
     shortest: dict[str, Route | None]
+    priced: bool  # whether the fibre costs anything
 
     def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
@@ -112,6 +113,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         demands={demand.key: demand for demand in demands},
         options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
         shortest=shortest,
+        priced=any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values()),
     )
 
 
@@ -196,20 +198,15 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     return found
 
 
-def priced(data: WanData) -> bool:
-    """Return whether the fibre costs anything."""
-    return any(edge.pair_usd or edge.wavelength_usd for edge in data.fibre.edges.values())
-
-
 def scale(data: WanData) -> float:
     """Return the dollars, or the wavelengths times km where nothing is priced, of one unit of the cost."""
-    return 1e6 if priced(data) else 1e3
+    return 1e6 if data.priced else 1e3
 
 
 def cost(model: Any, data: WanData) -> Any:
     """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
-    if not priced(data):
+    if not data.priced:
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
     rates = {name: edge.prices for name, edge in edges.items()}
     if not data.request.capital:
@@ -251,7 +248,7 @@ def with_plan(
     edges = tuple(_edges(data, shares))
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
-    value = yearly if priced(data) else sum(edge.route_km * edge.wavelengths for edge in edges)
+    value = yearly if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
     gap = relative_gap(value, bound)
     result = replace(
@@ -265,7 +262,7 @@ def with_plan(
     size, window = request.exchange.stage_bytes, request.exchange.window_seconds
     certificate = result.certificate(
         formulation=WAN_FORMULATION,
-        minimizes=(LEAST_CAPITAL if request.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
+        minimizes=(LEAST_CAPITAL if request.capital else LEAST_YEARLY) if data.priced else UNPRICED,
         seed=seed,
         given=f"sites {', '.join(request.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={

@@ -125,14 +125,14 @@ def single(s: SiteMode) -> DesignTable:
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 
 
-def _two_tiers_allowed(s: SiteMode) -> bool:
-    allowed = s.first_core and s.network.max_tiers >= 2 and s.pins.get("tiers", 2) == 2
-    shut = {"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports", "core_switch"}
-    return allowed and s.pins.get("rails_per_pod", s.mode.rails) == s.mode.rails and not shut & set(s.pins)
-
-
-def _three_tiers_allowed(s: SiteMode) -> bool:
-    return s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins
+def _allowed(s: SiteMode, tiers: int) -> bool:
+    """Return whether the network and pins allow trees of two or of three tiers."""
+    shut = {"core_up_ports"}
+    if tiers == 2:
+        shut |= {"spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"}
+        if not s.first_core or s.pins.get("rails_per_pod", s.mode.rails) != s.mode.rails:
+            return False
+    return s.network.max_tiers >= tiers == s.pins.get("tiers", tiers) and not shut & set(s.pins)
 
 
 def sizes_of_all_domains(s: SiteMode) -> Ints:
@@ -140,9 +140,9 @@ def sizes_of_all_domains(s: SiteMode) -> Ints:
     if s.mode.grouped:
         return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
-    two: Flags = (domains * s.mode.rails <= s.spine_ports) & _two_tiers_allowed(s)
+    two: Flags = (domains * s.mode.rails <= s.spine_ports) & _allowed(s, 2)
     two &= domains * s.mode.rails >= s.pins.get("min_leaves", 1)
-    three: Flags = (domains < s.spine_ports) & _three_tiers_allowed(s)
+    three: Flags = (domains < s.spine_ports) & _allowed(s, 3)
     return s.domain_sizes[two | three]
 
 
@@ -197,11 +197,11 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
 def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
     """Yield the trees of which all spines reach all leaves, and the cheapest cores over pods of some rails."""
     every, domains = s.mode.rails, s.domains(domain)
-    if _two_tiers_allowed(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
+    if _allowed(s, 2) and s.pins.get("leaf_domains_per_pod", domains) == domains:
         _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
         x = replace(x, spine_up=np.zeros_like(x.up))
         yield x.part(x.bundle * every * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
-    if not _three_tiers_allowed(s) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
+    if not _allowed(s, 3) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
         return
     above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
     one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
@@ -236,7 +236,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 def sizes_of_some_domains(s: SiteMode) -> Ints:
     """Return the sizes of leaf domains some of which a pod of three tiers may hold."""
-    several: Flags = (s.domains(s.domain_sizes) > 1) & _three_tiers_allowed(s) & (not s.mode.grouped)
+    several: Flags = (s.domains(s.domain_sizes) > 1) & _allowed(s, 3) & (not s.mode.grouped)
     return s.domain_sizes[several]
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
-from planner.models import Options, SitesRequest
+from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import model
-from planner.models.sites.explanation import NodeLoad, Relaxation
 from planner.models.sites.model import RULES, build
 from planner.models.sites.split_data import SplitData, gather
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
