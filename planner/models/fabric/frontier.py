@@ -40,6 +40,7 @@ class WorstTraffic(SiteTraffic):
 
     group_racks: int  # of a stage, which all-reduce
     groups: int  # stages
+    exchange_racks: int  # of a stage, one after another, that exchange tokens with experts; 1: none do
     max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property

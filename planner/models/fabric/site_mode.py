@@ -134,11 +134,11 @@ class SiteMode:
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first: multiples of the traffic's grain that leave a port for an uplink.
+        """Sizes of leaf domains, the largest first: multiples of the traffic's units that leave a port for an uplink.
 
         None is larger than the site unless a pin says so.
         """
-        grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
+        grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
         sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
