@@ -135,7 +135,8 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     shape, zoned = row // max(1, many), [np.empty((0, 3), dtype=np.int64)]
     for k in np.unique(shape).tolist():
         s.tick()
-        zones = _zones(s, domain, int(rails[k]), int(width[k]))
+        each = -(-s.mode.rails // int(rails[k])), -(-s.domains(domain) // int(width[k]))
+        zones = _zones(*each, s.pins.get("core_down_ports", 0), s.core_ports, s.min_zones) * [rails[k], width[k]]
         zoned.append(np.column_stack([np.full(len(zones), k), zones]))
     # Every zone of a shape with every wiring of it.
     z = np.concatenate(zoned)
@@ -156,24 +157,17 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
 
 
-def _zones(s: SiteMode, domain: int, rails: int, width: int) -> Ints:
-    """List rails and domains of the zones over pods of a shape, for each count of zones the fewest pods."""
-    across, along = -(-s.mode.rails // rails), -(-s.domains(domain) // width)
-    wide, deep = _zone_parts(across, along, s.pins.get("core_down_ports", 0))
-    zones = -(-across // wide) * -(-along // deep)
-    fits = (wide * deep < s.core_ports) & (zones >= s.min_zones) & (zones <= s.core_ports)
-    return np.asarray(np.column_stack([wide * rails, deep * width])[fits])
-
-
 @lru_cache(maxsize=4096)
-def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
-    """Return pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
+def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
+    """List pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
     sizes = [
         np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items)
         for items in (across, along)
     ]
-    wide, deep = np.meshgrid(*sizes, indexing="ij")
-    return wide.ravel(), deep.ravel()
+    wide, deep = (x.ravel() for x in np.meshgrid(*sizes, indexing="ij"))
+    zones = -(-across // wide) * -(-along // deep)
+    fits = (wide * deep < core_ports) & (zones >= min_zones) & (zones <= core_ports)
+    return np.asarray(np.column_stack([wide, deep])[fits])
 
 
 def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
