@@ -46,7 +46,6 @@ class WanRequest:
     sites: tuple[str, ...]
     exchanging: tuple[str, ...]
     exchange: GradientExchange
-    capital: bool = False  # the design of least capital, not of least yearly cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

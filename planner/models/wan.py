@@ -5,7 +5,7 @@ the first is cut. Wavelengths of an edge carry the largest load of any state, so
 do not fall together (shared backup paths). Rates are in Gbps, money in M$.
 
 First the gradient exchange, whole; then as much of the traffic as the fibre can carry, priority by priority; then the
-minimum yearly cost of that. Where all of it can be carried, one solve shows it.
+least capital for that. Where all of it can be carried, one solve shows it.
 """
 
 import math
@@ -20,10 +20,10 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
 from planner.physics.site import fibre, wan
-from planner.physics.site.cost import link_capex_usd, link_usd_per_year, yearly_rates
+from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
-from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, Way, relative_gap, second_proof
@@ -204,14 +204,12 @@ def scale(data: WanData) -> float:
 
 
 def cost(model: Any, data: WanData) -> Any:
-    """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
+    """Return the capital in M$; where nothing is priced, wavelengths times 1000 km."""
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
     if not data.priced:
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
-    rates = {name: edge.prices for name, edge in edges.items()}
-    if not data.request.capital:
-        rates = {name: yearly_rates(data.grid, data.wan, edge.prices) for name, edge in edges.items()}
-    return sum(rates[edge][0] / 1e6 * model.pairs[edge] + rates[edge][1] / 1e6 * model.waves[edge] for edge in edges)
+    prices = {name: edge.prices for name, edge in edges.items()}
+    return sum(prices[edge][0] / 1e6 * model.pairs[edge] + prices[edge][1] / 1e6 * model.waves[edge] for edge in edges)
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
@@ -247,8 +245,7 @@ def with_plan(
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
     edges = tuple(_edges(data, shares))
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
-    yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
-    value = yearly if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
+    value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
     gap = relative_gap(value, bound)
     result = replace(
@@ -262,7 +259,7 @@ def with_plan(
     size, window = request.exchange.stage_bytes, request.exchange.window_seconds
     certificate = result.certificate(
         formulation=WAN_FORMULATION,
-        minimizes=(LEAST_CAPITAL if request.capital else LEAST_YEARLY) if data.priced else UNPRICED,
+        minimizes=LEAST_CAPITAL if data.priced else UNPRICED,
         seed=seed,
         given=f"sites {', '.join(request.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={
@@ -272,8 +269,8 @@ def with_plan(
             "options": sum(len(options) for options in data.options.values()),
         },
         binding=tuple(f"fibre_pairs[{edge.id}]" for edge in edges if _full(data, edge)),
+        checked=ON_TRUST,
     )
-    certificate = certificate.replaced(checked=ON_TRUST)
     plan = WanPlan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,

@@ -76,7 +76,7 @@ class FibreDesigns:
             gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
             window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
             exchange = GradientExchange(stage_bytes=size, window_seconds=window)
-        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
 
     def pair_least_usd(self, circuit: Circuit) -> Mapping[Pair, float]:
         """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes."""
@@ -114,7 +114,7 @@ class FibreDesigns:
             self.deadline.check()
             if pair not in self.routes:
                 exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
+                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
                 data = wan_design.gather(self.instance, request)
                 options = (o for d, x in data.demands.items() if not x.priority for o in data.options[d])
                 self.routes[pair] = _Routes(data.fibre, tuple(options))
