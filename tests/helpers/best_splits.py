@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.sites.lazy_rows import security_space
 from planner.models.sites.model import build, penalty_musd
-from planner.models.sites.split_data import SplitData, construction_musd, energy_musd, expected_musd, gather
+from planner.models.sites.split_data import SplitData, construction_musd, energy_musd, gather, scenario_musd
 from planner.models.sites.split_section import sites_plan
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
@@ -27,7 +27,19 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     """Return energy, sites and lines spread over their lives, and the excess of soft rules, in M$ per year."""
     prices = data.grid.prices
     construction = cost.annuity(prices.discount_rate, prices.site_life_years) * construction_musd(m, data)
-    return expected_musd(m, data, energy_musd(m, data)) + construction + penalty_musd(m, data)
+    return yearly_energy_musd(m, data) + construction + penalty_musd(m, data)
+
+
+def yearly_energy_musd(m: Any, data: SplitData) -> Any:
+    """Return the weighted mean of the energy of the grid's own year and the scenarios, or where robust the worst."""
+    costs = {"": energy_musd(m, data)} | scenario_musd(m, data)
+    if data.grid.rules.scenarios == "expected":
+        weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
+        weight[""] = max(0.0, 1.0 - sum(weight.values()))  # they sum to 1
+        return sum(weight[name] * usd for name, usd in costs.items())
+    m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals)
+    m.worst = pyo.Constraint(list(costs), rule=lambda m, name: m.worst_energy >= costs[name])
+    return m.worst_energy
 
 
 def read(m: Any, values: Values) -> list[str]:

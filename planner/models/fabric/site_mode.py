@@ -31,6 +31,7 @@ TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 LARGEST = np.finfo(np.float64).max
 Pins = Mapping[str, Any]
+NOTHING_FOUND = DominanceTest(no_options(), power_counts=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class SiteMode:
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
     # The templates found so far, which later ones must beat in something.
-    front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
+    front: DominanceTest = NOTHING_FOUND
 
     def __post_init__(self) -> None:
         m, every = self.mode, resolved_switches(self.network.switches)

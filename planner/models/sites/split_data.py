@@ -269,31 +269,15 @@ def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
     return [(model, data), *scenario_blocks(model, data).values()]
 
 
-def expected_musd(model: Any, data: SplitData, own_musd: Any) -> Any:
-    """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean.
-
-    A scenario's is that of what runs in it, and of the curtailed work, in M$.
-    """
-    blocks, costs = scenario_blocks(model, data), dict[str, Any]()
-    if not blocks:
-        return own_musd
+def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
+    """Return the price of a year's energy in each scenario that counts, and of the curtailed work, in M$."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    for name, (block, year) in blocks.items():
+    extra, costs = model.component("extra_mw"), dict[str, Any]()
+    for name, (block, year) in scenario_blocks(model, data).items():
         costs[name] = energy_musd(block, year)
         costs[name] += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
-        if (extra := model.component("extra_mw")) is not None:
+        if extra is not None:
             more = sum(year.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
             more += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
             costs[name] += more / data.module_mw
-    if data.grid.rules.scenarios == "expected":
-        # The weights of the grid's own figures and those of the scenarios sum to 1.
-        weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
-        own = max(0.0, 1.0 - sum(weight.values()))
-        return own * own_musd + sum(weight[name] * usd for name, usd in costs.items())
-    if model.component("worst_energy") is None:
-        dearest = max(year.energy_musd(site) for _, year in years(model, data) for site in data.candidates)
-        limit = dearest * sum(model.modules[site].ub for site in data.candidates)
-        model.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        each = {**costs, "": own_musd}
-        model.worst = pyo.Constraint(list(each), rule=lambda model, key: model.worst_energy >= each[key])
-    return model.worst_energy
+    return costs

@@ -19,7 +19,7 @@ from planner.models.joint.world import CENTS, JointPlan
 from planner.models.sites import model
 from planner.models.sites.lazy_rows import security_space
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import SplitData, expected_musd, gather, scenario_blocks, years
+from planner.models.sites.split_data import SplitData, gather, scenario_blocks, scenario_musd, years
 from planner.models.sites.split_section import sites_plan
 from planner.physics.site import cost
 from planner.plan.certificate import (
@@ -92,7 +92,8 @@ def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
             for var in (block.component(f"{rule.name}_excess") or {}).values():
                 var.setub(max(var.value, 0.0) + 1e-9)
     if q.data.grid.rules.scenarios == "expected":
-        m.goal.set_value(expected_musd(m, q.data, 0.0))
+        weight = {scenario.name: scenario.weight for scenario in q.data.grid.scenarios}
+        m.goal.set_value(sum(weight[name] * usd for name, usd in scenario_musd(m, q.data).items()))
         _solve(m, seed)
         for block, _ in scenario_blocks(m, q.data).values():
             for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
