@@ -88,8 +88,7 @@ class _Runs:
 
     def __init__(self, stages: int, blocks: int, stripes: Counts, edges: Counts, low: Ints, first: Ints) -> None:
         # Stripes have a column each; edges, the ends of all runs and those of a size ascending, a row each.
-        self.stages, self.blocks, self.stripes = stages, blocks, stripes
-        self.edges, self.low, self.first = edges, low, first
+        self.blocks, self.stripes, self.edges, self.low, self.first = blocks, stripes, edges, low, first
         small, larger = np.divmod(stages, stripes)
         ahead = larger * (small + 1) * blocks
         k = np.where(edges < ahead, edges // ((small + 1) * blocks), larger + (edges - ahead) // (small * blocks))
@@ -104,8 +103,6 @@ class _Runs:
         and with `wrap` from the last stripe to the first. Sources and targets of each kind ascend together, so those
         with both ends in a run lie one after another: as many as start before its end, less those that end before it.
         """
-        if self.stages == 1:
-            return np.zeros((len(self.first), len(self.stripes)), dtype=np.int64)
         parts = self.behind // self.width
         lasts = self.stripe * self.blocks + parts  # units before an edge that are the last of their parts
         starts = lasts + (self.behind > parts * self.width)  # and that are the first

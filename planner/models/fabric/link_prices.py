@@ -171,13 +171,11 @@ class LinkPrices:
         # Prices rise with lengths, and one of the links has its share of the way at least.
         if (places := self.places) is None:
             return np.zeros((2, 1))
-
-        def metres(domain: int) -> Iterator[Metres]:
-            way = places.to_middle(domain, places.racks)[: places.racks // domain]
-            yield (way + (hops - 1) * adjacent_metres(places)) / hops
-
-        usd = self.mode.switch.link_factor * self._by_length(f"far by {hops}", metres, domain)[0]
-        usd = usd - places.racks // domain * self.bound.flat_link[0]
+        racks, others = places.racks, (hops - 1) * adjacent_metres(places)
+        ways = self._by_length(
+            f"far by {hops}", lambda d: [(places.to_middle(d, racks)[: racks // d] + others) / hops], domain
+        )
+        usd = self.mode.switch.link_factor * ways[0] - places.racks // domain * self.bound.flat_link[0]
         return np.stack([usd, np.zeros_like(usd)])
 
     def wan_gateway(self, ports: int) -> Prices:
