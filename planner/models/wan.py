@@ -244,6 +244,7 @@ def with_plan(
     every = {key: of(variable) for key, variable in model.share.items()}
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
     edges = tuple(_edges(data, shares))
+    full = [edge.id for edge in edges if edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])]
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
@@ -268,7 +269,7 @@ def with_plan(
             "routes": data.wan.routes,
             "options": sum(len(options) for options in data.options.values()),
         },
-        binding=tuple(f"fibre_pairs[{edge.id}]" for edge in edges if _full(data, edge)),
+        binding=tuple(f"fibre_pairs[{edge}]" for edge in full),
         checked=ON_TRUST,
     )
     plan = WanPlan(
@@ -276,17 +277,12 @@ def with_plan(
         window_seconds=window,
         forms=_forms(data),
         protection="one_cut" if data.wan.protection == "one_cut" else "none",
-        demands=tuple(_demand(data, demand, shares, edges) for demand in data.demands),
+        demands=tuple(_demand(data, demand, shares, full) for demand in data.demands),
         edges=edges,
         capex_usd=capital,
         certificate=certificate,
     )
     return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")
-
-
-def _full(data: WanData, edge: WanEdge) -> bool:
-    """Return whether no more wavelengths can be lit on an edge."""
-    return edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])
 
 
 def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
@@ -325,8 +321,8 @@ def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
     return tuple(forms)
 
 
-def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...]) -> WanDemand:
-    """Return a demand with the routes that carry it, and the full edges among those that could where some is left."""
+def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDemand:
+    """Return a demand with its routes, and where some is left the `full` edges among those that could carry it."""
     demand, requested, net, options = data.demands[key], data.requested_gbps(key), data.fibre, data.options[key]
     routes = tuple(
         WanRoute(
@@ -344,7 +340,6 @@ def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...])
     )
     share = math.fsum(route.share for route in routes)
     share = 1.0 if share > WHOLE_SHARE else share
-    full = {edge.id for edge in edges if _full(data, edge)}
     used = {edge for option in options for edge in option.edges}
     return WanDemand(
         name=demand.name,
@@ -354,7 +349,7 @@ def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...])
         requested_gbps=requested,
         admitted_gbps=requested * share,
         missing_gbps=requested * (1 - share),
-        saturated_edges=tuple(sorted(full & used)) if share < 1 else (),
+        saturated_edges=tuple(sorted(used.intersection(full))) if share < 1 else (),
         routes=routes,
     )
 

@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.sites.lazy_rows import security_space
 from planner.models.sites.model import build, penalty_musd
-from planner.models.sites.split_data import SplitData, construction_musd, energy_musd, gather, scenario_musd
+from planner.models.sites.split_data import SplitData, capital_musd, energy_musd, gather, rack_musd, scenario_musd
 from planner.models.sites.split_section import sites_plan
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
@@ -26,7 +26,8 @@ def asking(instance: Instance, racks: int | None) -> Instance:
 def yearly_musd(m: Any, data: SplitData) -> Any:
     """Return energy, sites and lines spread over their lives, and the excess of soft rules, in M$ per year."""
     prices = data.grid.prices
-    construction = cost.annuity(prices.discount_rate, prices.site_life_years) * construction_musd(m, data)
+    construction = capital_musd(m, data) - rack_musd(data) * sum(m.modules.values())
+    construction *= cost.annuity(prices.discount_rate, prices.site_life_years)
     return yearly_energy_musd(m, data) + construction + penalty_musd(m, data)
 
 

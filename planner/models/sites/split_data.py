@@ -191,19 +191,15 @@ def module_capital_musd(data: SplitData) -> float:
     return rack_musd(data) + site_musd(data)[1]
 
 
-def construction_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of sites, new lines and upgrades."""
+def capital_musd(model: Any, data: SplitData) -> Any:
+    """Return the price of racks with their fabric, sites, new lines and upgrades."""
     fixed, module = site_musd(data)
     new = [line for line in data.corridors.values() if isinstance(line, NewLine)]
     lines = sum(model.circuits[line.id] * (line.capex_usd / 1e6) for line in new)
     upgrades = {site: node.upgrade.capex_usd for site, node in data.candidates.items() if node.upgrade}
     steps = sum(model.steps[site] * (upgrades[site] / 1e6) for site in model.steps)
-    return fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
-
-
-def capital_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of racks, fabric, sites and new lines."""
-    return rack_musd(data) * sum(model.modules.values()) + construction_musd(model, data)
+    construction = fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
+    return rack_musd(data) * sum(model.modules.values()) + construction
 
 
 def energy_musd(model: Any, data: SplitData) -> Any:
