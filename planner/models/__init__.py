@@ -5,6 +5,9 @@ A request is explicit, typed, and all that the next decision knows of those befo
 
 from dataclasses import dataclass, field
 
+from pydantic import Field
+
+from planner.instance.base import Frozen
 from planner.instance.network import Switch
 
 
@@ -43,7 +46,6 @@ class WanRequest:
     sites: tuple[str, ...]
     exchanging: tuple[str, ...]
     exchange: GradientExchange
-    capital: bool = False  # the design of least capital, not of least yearly cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,30 @@ class FabricRequest:
     wan_gbps: float = 0.0
     exchange_gbps: float = 0.0
     rack_gpus: int | None = None
+
+
+class NodeLoad(Frozen):
+    """The largest load that one candidate could carry alone under the rules of the grid, and what stops it there."""
+
+    node: str
+    racks: int
+    mw: float
+    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more, each without the rest.")
+    opened: bool = Field(False, description="Whether the plan uses it.")
+    missing_mw: float | None = Field(None, description="Of the plan's load, or the pinned racks', what it lacks.")
+    ready_months: float | None = Field(
+        None, description="From the decision, where the day of the plan's end is minimized and it starts before that."
+    )
+
+
+class Relaxation(Frozen):
+    """A rule that, moved alone by the smallest amount, lets a split exist."""
+
+    rule: str
+    amount: float
+    unit: str
+    rows: dict[str, float] = Field({}, description="By how much each of its rows moves.")
+    proved: bool
 
 
 # Axes in which fabrics are compared, all minimized, and the figure of merit of each.

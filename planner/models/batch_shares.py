@@ -21,7 +21,6 @@ from planner.solvers.signals import Deadline, first_plan_found
 SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more has too many ways to make it up
 EPS = 1e-9  # relative: bounds and values are sums of the same floats
 
-Progress = Callable[[float, float], None]  # seconds a sequence, and the bound on them
 Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in sequences
 
 
@@ -60,10 +59,8 @@ class PoolSearch:
         if max_share < 1:
             return math.inf
         known = next((bound for bound in self.bounds if bound.sequences <= max_share <= bound.max_share), None)
-        return known.rate if known is not None else self._search_up_to(max_share)
-
-    def _search_up_to(self, max_share: int) -> float:
-        """Search the layouts of all shares up to a size."""
+        if known is not None:
+            return known.rate
         self.searches += 1
         result = fastest_of(replace(self.problem, max_sequences=max_share), time_limit=self.deadline.limit)
         strategy, seconds = result.strategy, result.seconds
@@ -77,7 +74,8 @@ class PoolSearch:
         for other in with_other_micro_batches(self.problem, strategy):
             if self.deadline.passed:
                 break
-            self._add_point(other, step_seconds(self.problem, other))
+            parts = step_prediction.step_breakdown(self.problem.machine, conditions_of(self.problem), other)
+            self._add_point(other, float(sum(parts.values())))
         return rate
 
     def _add_point(self, strategy: ParallelStrategy, seconds: float) -> None:
@@ -105,11 +103,6 @@ class PoolSearch:
 def sequences_of(strategy: ParallelStrategy) -> int:
     """Return the sequences of a step."""
     return strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
-
-
-def step_seconds(problem: JointProblem, strategy: ParallelStrategy) -> float:
-    """Return the seconds of a step by physics."""
-    return float(sum(step_prediction.step_breakdown(problem.machine, conditions_of(problem), strategy).values()))
 
 
 def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
@@ -245,51 +238,6 @@ class BatchSearch:
         fits = all(low <= high for low, high in narrowed) and sum(low for low, _ in narrowed) <= self.batch
         return narrowed if fits else None
 
-    def run(self, *, gap: float, stopped: Callable[[], bool], progress: Progress) -> Shares:
-        """Halve boxes in order of their bounds until the smallest is within the gap of the best shares."""
-        root: Box = tuple((0, self.batch) for _ in self.pools)
-        # A box of single shares is not halved, though its value may be above its bound by the exchange.
-        queue, boxes, single_bound = [(self.bound(root), 0, root)], 1, math.inf
-        self.improve()
-        rate = queue[0][0]
-        if math.isfinite(rate):  # shares in proportion to speed, so that there are good ones early
-            for pool in self.pools:
-                own = pool.rate(self.batch)
-                if 0.0 < own < math.inf:
-                    pool.rate(math.ceil(self.batch * rate / own))
-            self.improve()
-        if math.isfinite(self.rate):
-            progress(self.rate, min(queue[0][0], self.rate))
-        while queue:
-            lowest, _, box = queue[0]
-            if lowest >= self.rate * (1 - gap) or stopped():
-                break
-            heapq.heappop(queue)
-            for half in _halves(box, self.pools):
-                narrow = self.tightened(half)
-                if narrow is None:
-                    continue
-                bound = max(lowest, self.bound(narrow))
-                if all(low == high for low, high in narrow):
-                    single_bound = min(single_bound, bound)
-                elif bound < self.rate:
-                    heapq.heappush(queue, (bound, boxes, narrow))
-                boxes += 1
-            before = self.rate
-            self.improve()
-            if self.rate < before:
-                bound = min(queue[0][0] if queue else self.rate, single_bound, self.rate)
-                progress(self.rate, bound)
-        bound = min(queue[0][0] if queue else math.inf, single_bound, self.rate)
-        return Shares(
-            points=self.best,
-            rate=self.rate,
-            bound=bound,
-            stop=Stop.LIMIT if stopped() else Stop.PROVED,
-            boxes=boxes,
-            searches=sum(pool.searches for pool in self.pools),
-        )
-
 
 def _halves(box: Box, pools: list[PoolSearch]) -> Iterator[Box]:
     def length(k: int) -> float:
@@ -312,13 +260,57 @@ def balance(
     min_tail: float = 0.0,
     gap: float | None = None,
     time_limit: float | None = None,
-    progress: Progress,
+    progress: Callable[[float, float], None],
 ) -> Shares:
     """Return the shares of the batch by which all pools together train fastest; without points no layout was found.
 
-    `progress` is called with the seconds a sequence of better shares, and the bound on those of any.
+    Boxes are halved in order of their bounds until the smallest is within the gap of the best shares. `progress` is
+    called with the seconds a sequence of better shares, and the bound on those of any.
     """
     deadline = Deadline(time_limit)
     pools = [PoolSearch(problem=problem, deadline=deadline) for problem in problems]
-    shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
-    return shares.run(gap=gap or 0.0, stopped=lambda: deadline.passed, progress=progress)
+    search = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
+    root: Box = tuple((0, batch) for _ in pools)
+    rate = search.bound(root)
+    # A box of single shares is not halved, though its value may be above its bound by the exchange.
+    queue, boxes, single_bound = [(rate, 0, root)], 1, math.inf
+
+    def bound() -> float:
+        return min(queue[0][0] if queue else math.inf, single_bound, search.rate)
+
+    search.improve()
+    if math.isfinite(rate):  # shares in proportion to speed, so that there are good ones early
+        for pool in pools:
+            own = pool.rate(batch)
+            if 0.0 < own < math.inf:
+                pool.rate(math.ceil(batch * rate / own))
+        search.improve()
+    if math.isfinite(search.rate):
+        progress(search.rate, bound())
+    while queue:
+        lowest, _, box = queue[0]
+        if lowest >= search.rate * (1 - (gap or 0.0)) or deadline.passed:
+            break
+        heapq.heappop(queue)
+        for half in _halves(box, pools):
+            narrow = search.tightened(half)
+            if narrow is None:
+                continue
+            own = max(lowest, search.bound(narrow))
+            if all(low == high for low, high in narrow):
+                single_bound = min(single_bound, own)
+            elif own < search.rate:
+                heapq.heappush(queue, (own, boxes, narrow))
+            boxes += 1
+        before = search.rate
+        search.improve()
+        if search.rate < before:
+            progress(search.rate, bound())
+    return Shares(
+        points=search.best,
+        rate=search.rate,
+        bound=bound(),
+        stop=Stop.LIMIT if deadline.passed else Stop.PROVED,
+        boxes=boxes,
+        searches=sum(pool.searches for pool in pools),
+    )

@@ -1,10 +1,8 @@
 """The order of a site's racks in stripes, and what crosses leaf domains, pods and zones on it: counted, not estimated.
 
-A unit is the c racks of one rack stage of one block, side by side. Runs of whole units are counted by units, runs that
-cut units rack by rack.
+A unit is the racks of one rack stage of one block, side by side, which no run of racks parts.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -49,41 +47,24 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-def leaving(
-    stages: int,
-    blocks: int,
-    stripes: Ints,
-    unit_racks: int,
-    sizes: Ints,
-    *,
-    wrap: bool,
-    exchange_racks: int = 1,
-    shares: bool = True,
-) -> Floats:
-    """Count the traffic that leaves runs of `sizes` racks, from the first rack on, where racks are ordered in stripes.
+def leaving(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool, shares: bool = True) -> Floats:
+    """Count the traffic that leaves runs of `sizes` units, from the first unit on, where racks are ordered in stripes.
 
-    By numbers of stripes and sizes: the most pipeline flows that leave or enter a run, the most all-reduces that leave
-    one, the largest share of a stage's racks, and the most all-to-all flows of experts. Every `exchange_racks` ranks of
-    a stage exchange tokens with experts (1: none do); `shares` counts stage shares.
+    By numbers of stripes and sizes: the most pipeline flows that leave or enter a run, each of a unit, the most
+    all-reduces that leave one, and the largest share of a stage's units, which is left at zero without `shares`.
     """
-    whole, found = sizes % unit_racks == 0, np.zeros((len(stripes), len(sizes), 4))
-    for part, own in ((np.flatnonzero(whole), unit_racks), (np.flatnonzero(~whole), 1)):
-        if not len(part):
-            continue
-        edges, low, first = _tiles(stages * blocks * unit_racks // own, tuple((sizes[part] // own).tolist()))
-        step = max(1, MOST_EDGES // len(edges))
-        for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
-            n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of racks
-            runs = _Runs.of(stages, blocks, n, unit_racks // own, edges[:, None].astype(np.int32), low, first)
-            found[some, part, 0] = runs.flows(wrap=wrap).T * own
-            found[some, part, 1] = runs.allreduces().T
-            if shares:
-                found[some, part, 2] = runs.most_of_a_stage().T * own / (blocks * unit_racks)
-    if exchange_racks > 1 and not (whole.all() and unit_racks % exchange_racks == 0):
-        parted = np.flatnonzero(~(whole & (unit_racks % exchange_racks == 0)))
-        for k, n in enumerate(stripes.tolist()):
-            racks = np.array(rank_order(stages, blocks, n, unit_racks))
-            found[k, parted, 3] = [_exchanges(racks // each, exchange_racks) for each in sizes[parted].tolist()]
+    found = np.zeros((len(stripes), len(sizes), 3))
+    if not len(sizes):
+        return found
+    edges, low, first = _tiles(stages * blocks, tuple(sizes.tolist()))
+    step = max(1, MOST_EDGES // len(edges))
+    for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
+        n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
+        runs = _Runs(stages, blocks, n, edges[:, None].astype(np.int32), low, first)
+        found[some, :, 0] = runs.flows(wrap=wrap).T
+        found[some, :, 1] = runs.allreduces().T
+        if shares:
+            found[some, :, 2] = runs.most_of_a_stage().T / blocks
     return found
 
 
@@ -98,34 +79,22 @@ def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
     return np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every), low, first
 
 
-@dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs of equal size that tile the order of racks, of several sizes one after another, under numbers of stripes.
+    """Runs of equal size that tile the order of units, of several sizes one after another, under numbers of stripes.
 
-    Places are counted in racks, or in units that no run parts. A stripe is w stages wide, and each of its parts of a
-    block takes w units of c places. A run lies between the edges `low` and `low + 1`; those of a size begin at `first`.
+    A stripe is w stages wide, and each of its parts of a block takes w units. A run lies between the edges `low` and
+    `low + 1`; those of a size begin at `first`.
     """
 
-    stages: int
-    blocks: int
-    stripes: Counts  # a column each
-    c: int
-    edges: Counts  # ends of all runs, those of a size ascending, a row each; of each edge by stripes:
-    stripe: Counts
-    width: Counts  # of its stripe
-    behind: Counts  # places from the start of its stripe
-    low: Ints
-    first: Ints
-
-    @classmethod
-    def of(cls, stages: int, blocks: int, stripes: Counts, c: int, edges: Counts, low: Ints, first: Ints) -> "_Runs":
-        """Lay out the runs between edges, in places of which a unit has c."""
-        span = blocks * c  # places of a stage
+    def __init__(self, stages: int, blocks: int, stripes: Counts, edges: Counts, low: Ints, first: Ints) -> None:
+        # Stripes have a column each; edges, the ends of all runs and those of a size ascending, a row each.
+        self.blocks, self.stripes, self.edges, self.low, self.first = blocks, stripes, edges, low, first
         small, larger = np.divmod(stages, stripes)
-        ahead = larger * (small + 1) * span
-        k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
-        behind = edges - (k * small + np.minimum(k, larger)) * span
-        return cls(stages, blocks, stripes, c, edges, k, small + (k < larger), behind, low, first)
+        ahead = larger * (small + 1) * blocks
+        k = np.where(edges < ahead, edges // ((small + 1) * blocks), larger + (edges - ahead) // (small * blocks))
+        # Of each edge: its stripe, the width of that, and the units from its start.
+        self.stripe, self.width = k, small + (k < larger)
+        self.behind = edges - (k * small + np.minimum(k, larger)) * blocks
 
     def flows(self, *, wrap: bool) -> Counts:
         """Count the most flows that leave or enter a run of each size.
@@ -134,19 +103,15 @@ class _Runs:
         and with `wrap` from the last stripe to the first. Sources and targets of each kind ascend together, so those
         with both ends in a run lie one after another: as many as start before its end, less those that end before it.
         """
-        if self.stages == 1:
-            return np.zeros((len(self.first), len(self.stripes)), dtype=np.int64)
-        width = self.width * self.c
-        parts = self.behind // width
-        rest, before = self.behind - parts * width, (self.stripe * self.blocks + parts) * self.c
-        lasts = before + np.maximum(0, rest - width + self.c)  # places before an edge in last units of parts
-        starts = before + np.minimum(rest, self.c)  # and in first units
-        one, others = self.blocks * self.c, (self.stripes - 1) * self.blocks * self.c
+        parts = self.behind // self.width
+        lasts = self.stripe * self.blocks + parts  # units before an edge that are the last of their parts
+        starts = lasts + (self.behind > parts * self.width)  # and that are the first
+        others = (self.stripes - 1) * self.blocks
         out, into = self._crossing(self.edges - lasts, self.edges - starts)
-        more = self._crossing(np.minimum(lasts, others), np.maximum(starts - one, 0))
+        more = self._crossing(np.minimum(lasts, others), np.maximum(starts - self.blocks, 0))
         out, into = out + more[0], into + more[1]
         if wrap:  # these go back: a target comes before its source
-            more = self._crossing(np.minimum(starts, one), np.maximum(lasts - others, 0))
+            more = self._crossing(np.minimum(starts, self.blocks), np.maximum(lasts - others, 0))
             out, into = out + more[1], into + more[0]
         return self._most(np.maximum(out, into))
 
@@ -164,40 +129,24 @@ class _Runs:
             (self.stripe[at], self.width[at], self.behind[at]) for at in (self.low, self.low + 1)
         )
         several = k_end > k
-        first = width, start, np.where(several, width * self.blocks * self.c, end)
+        first = width, start, np.where(several, width * self.blocks, end)
         return k_end - k - 1, (first, (width_end, np.zeros_like(start), np.where(several, end, 0)))
 
     def allreduces(self) -> Counts:
         """Count the most stages that are in a run of each size and elsewhere too."""
         # A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds
         # those whole whose units of the first block and of the last are both in it.
-
-        def cut(width: Counts, start: Counts, end: Counts) -> Counts:
-            met = np.minimum(-(-end // self.c) - start // self.c, width)
-            whole = np.minimum(width, end // self.c - (self.blocks - 1) * width) - -(-start // self.c)
-            found: Counts = met - np.maximum(0, whole)
-            return found
-
-        _, (first, last) = self.stripes_met()
-        return self._most(cut(*first) + cut(*last))
+        cut = np.zeros((1, 1), dtype=np.int32)
+        for wide, start, end in self.stripes_met()[1]:
+            whole = np.minimum(wide, end - (self.blocks - 1) * wide) - start
+            cut = cut + np.minimum(end - start, wide) - np.maximum(0, whole)
+        return self._most(cut)
 
     def most_of_a_stage(self) -> Counts:
-        """Count the most places of one stage in a run of each size."""
-        # Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next
-        # one, or the last has the most.
-
-        def most(width: Counts, start: Counts, end: Counts) -> Counts:
-            def before(place: Counts, stage: Counts) -> Counts:
-                parts, rest = np.divmod(place, width * self.c)
-                found: Counts = parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
-                return found
-
-            units = (u % width for u in (start // self.c, start // self.c + 1, (end - 1) // self.c))
-            return np.asarray(np.maximum.reduce([before(end, unit) - before(start, unit) for unit in units]))
-
-        amid, (first, last) = self.stripes_met()
-        whole = np.where(amid > 0, self.blocks * self.c, 0)
-        return self._most(np.maximum.reduce([whole, most(*first), most(*last)]))
+        """Count the most units of one stage in a run of each size: of a part of a stripe its first has the most."""
+        amid, ends = self.stripes_met()
+        whole = np.where(amid > 0, self.blocks, 0)
+        return self._most(np.maximum.reduce([whole, *(-(-(end - start) // wide) for wide, start, end in ends)]))
 
     def _most(self, of_runs: Counts) -> Counts:
         found: Counts = np.maximum.reduceat(of_runs, self.first)
@@ -222,17 +171,6 @@ def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: boo
     enters = np.where(k + 1 < n, np.where(k > 0, blocks, begun), 0) if wrap else np.zeros_like(leaves)
     around = np.where(q == 0, r, np.where(q == blocks - 1, width - r, width))
     return np.maximum(leaves, enters), around if blocks > 1 else np.zeros_like(around)
-
-
-def _exchanges(places: Ints, group: int) -> float:
-    """Count the most all-to-all flows that leave one run: i of n in it send i·(n - i)/(n - 1) out of it."""
-    stages, ranks = places.shape
-    span, groups = int(places.max()) + 1, -(-ranks // group)
-    label = np.arange(stages)[:, None] * groups + np.arange(ranks)[None, :] // group
-    pairs, inside = np.unique(label * span + places, return_counts=True)
-    of = np.minimum(group, ranks - pairs // span % groups * group)
-    out = inside * (of - inside) / np.maximum(1, of - 1)
-    return float(np.bincount(pairs % span, weights=out).max())
 
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:

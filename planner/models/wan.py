@@ -5,7 +5,7 @@ the first is cut. Wavelengths of an edge carry the largest load of any state, so
 do not fall together (shared backup paths). Rates are in Gbps, money in M$.
 
 First the gradient exchange, whole; then as much of the traffic as the fibre can carry, priority by priority; then the
-minimum yearly cost of that. Where all of it can be carried, one solve shows it.
+least capital for that. Where all of it can be carried, one solve shows it.
 """
 
 import math
@@ -20,13 +20,13 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
 from planner.physics.site import fibre, wan
-from planner.physics.site.cost import link_capex_usd, link_usd_per_year, yearly_rates
+from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
-from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, Stop, Values, relative_gap, second_proof
+from planner.solvers.outcome import Outcome, Stop, Values, Way, relative_gap, second_proof
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
 
@@ -45,12 +45,6 @@ class RouteOption:
         """Edges of the route and its backup."""
         return *self.primary, *(self.backup or ())
 
-    def rate(self, edge: str, cut: str | None, cuts: frozenset[str]) -> float:
-        """Return the rate on an edge while another is cut (None: none); `cuts` are the primary's cuttable edges."""
-        if cut not in cuts:
-            return self.gbps if edge in self.primary else 0.0
-        return self.backup_gbps if edge in (self.backup or ()) else 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanData:
@@ -65,11 +59,7 @@ class WanData:
     demands: dict[str, Demand]
     options: dict[str, tuple[RouteOption, ...]]
     shortest: dict[str, Route | None]
-
-    @property
-    def protected(self) -> bool:
-        """Whether every demand must survive one cut."""
-        return self.wan.protection == "one_cut"
+    priced: bool  # whether the fibre costs anything
 
     def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
@@ -123,6 +113,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         demands={demand.key: demand for demand in demands},
         options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
         shortest=shortest,
+        priced=any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values()),
     )
 
 
@@ -158,8 +149,25 @@ def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     model.waves = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, data.max_wavelengths(edges[e])))
     model.pairs = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, edges[e].max_pairs))
     model.missing = pyo.Var(list(edges) if elastic else [], domain=free)
-    for rule in (carried, admitted, capacity, fibre_pairs):
-        rule(model, data)
+    # The gradient exchange is carried whole, each link of it on one route; of each other demand at most all.
+    exchange, traffic = (
+        [key for key, own in data.demands.items() if bool(own.priority) == later and data.options[key]]
+        for later in (False, True)
+    )
+    model.carried = pyo.Constraint(exchange, rule=lambda model, demand: shares(model, data, demand) == 1)
+    model.admitted = pyo.Constraint(traffic, rule=lambda model, demand: shares(model, data, demand) <= 1)
+    # The load of each edge is within its wavelengths, in the normal state and while any other edge is cut.
+    terms = loads(data)
+
+    def capacity(model: Any, edge: str, state: str) -> Any:
+        missing = [model.missing[edge]] if edge in model.missing else []
+        load = sum(rate * model.share[demand, i] for demand, i, rate in terms[edge, state])
+        return load <= sum(missing) + data.wan.wavelength_gbps * model.waves[edge]
+
+    model.capacity = pyo.Constraint(list(terms), rule=capacity)
+    # And these are within its leased fibre pairs.
+    most = data.wan.max_wavelengths_per_pair
+    model.fibre_pairs = pyo.Constraint(list(edges), rule=lambda m, edge: m.waves[edge] <= most * m.pairs[edge])
     return model
 
 
@@ -168,75 +176,43 @@ def shares(model: Any, data: WanData, demand: str) -> Any:
     return sum(model.share[demand, i] for i in range(len(data.options[demand])))
 
 
-def carried(model: Any, data: WanData) -> None:
-    """Require the whole gradient exchange, each link of it on one route."""
-    links = [key for key, demand in data.demands.items() if not demand.priority and data.options[key]]
-    model.carried = pyo.Constraint(links, rule=lambda model, demand: shares(model, data, demand) == 1)
-
-
-def admitted(model: Any, data: WanData) -> None:
-    """Limit the admitted share of each demand of traffic to 1."""
-    traffic = [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
-    model.admitted = pyo.Constraint(traffic, rule=lambda model, demand: shares(model, data, demand) <= 1)
-
-
-def capacity(model: Any, data: WanData) -> None:
-    """Limit the load of each edge to its wavelengths, in the normal state and while any other edge is cut."""
-    terms = loads(data)
-
-    def row(model: Any, edge: str, state: str) -> Any:
-        missing = [model.missing[edge]] if edge in model.missing else []
-        load = sum(rate * model.share[demand, i] for demand, i, rate in terms[edge, state])
-        return load <= sum(missing) + data.wan.wavelength_gbps * model.waves[edge]
-
-    model.capacity = pyo.Constraint(list(terms), rule=row)
-
-
-def fibre_pairs(model: Any, data: WanData) -> None:
-    """Limit the wavelengths of each edge to those of its leased fibre pairs."""
-    most = data.wan.max_wavelengths_per_pair
-    model.fibre_pairs = pyo.Constraint(list(model.waves), rule=lambda m, edge: m.waves[edge] <= most * m.pairs[edge])
-
-
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
-    each = [(demand, i, option) for demand, own in data.options.items() for i, option in enumerate(own)]
-    # Under protection one cut can take out edges of the primary route.
-    cut = data.fibre.cuts if data.protected else lambda _: frozenset[str]()
-    options = [(demand, i, option, cut(option.primary)) for demand, i, option in each]
-    states: dict[tuple[str, str], str | None] = {}
-    for _, _, option, cuts in options:
-        states |= {(edge, "normal"): None for edge in option.primary}
-        states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
+    # Under protection a cut of any edge of the primary route, and no other, sends the traffic over the backup.
     found: dict[tuple[str, str], list[Term]] = {}
+    states: dict[tuple[str, str], str | None] = {}
+    options = []
+    for demand, own in data.options.items():
+        for i, option in enumerate(own):
+            cuts = data.fibre.cuts(option.primary) if data.wan.protection == "one_cut" else frozenset[str]()
+            states |= {(edge, "normal"): None for edge in option.primary}
+            states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
+            options.append((demand, i, option, cuts))
     for edge, state in sorted(states):
-        rates = [(demand, i, option.rate(edge, states[edge, state], cuts)) for demand, i, option, cuts in options]
-        found[edge, state] = [term for term in rates if term[2]]
+        terms = found[edge, state] = list[Term]()
+        for demand, i, option, cuts in options:
+            backed_up = states[edge, state] in cuts
+            route, rate = (option.backup, option.backup_gbps) if backed_up else (option.primary, option.gbps)
+            if rate and edge in (route or ()):
+                terms.append((demand, i, rate))
     return found
-
-
-def priced(data: WanData) -> bool:
-    """Return whether the fibre costs anything."""
-    return any(edge.pair_usd or edge.wavelength_usd for edge in data.fibre.edges.values())
 
 
 def scale(data: WanData) -> float:
     """Return the dollars, or the wavelengths times km where nothing is priced, of one unit of the cost."""
-    return 1e6 if priced(data) else 1e3
+    return 1e6 if data.priced else 1e3
 
 
 def cost(model: Any, data: WanData) -> Any:
-    """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
+    """Return the capital in M$; where nothing is priced, wavelengths times 1000 km."""
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
-    if not priced(data):
+    if not data.priced:
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
-    rates = {name: edge.prices for name, edge in edges.items()}
-    if not data.request.capital:
-        rates = {name: yearly_rates(data.grid, data.wan, edge.prices) for name, edge in edges.items()}
-    return sum(rates[edge][0] / 1e6 * model.pairs[edge] + rates[edge][1] / 1e6 * model.waves[edge] for edge in edges)
+    usd = {name: edge.prices for name, edge in edges.items()}  # of a fibre pair and of a wavelength
+    return sum(pair / 1e6 * model.pairs[edge] + wave / 1e6 * model.waves[edge] for edge, (pair, wave) in usd.items())
 
 
-def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
+def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None) -> str:
     """Return the mark of a plan's bound: BOUNDED by the relaxation's duals or CONFIRMED by CP-SAT, within `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
@@ -244,15 +220,14 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
     data = gather(instance, request)
     model, unit = stated(data), scale(data)
 
-    def least(limit: float | None) -> float | None:
-        outcome = run_milp(model, solver="cpsat", time_limit=limit, seed=seed)
-        return None if outcome.bound is None else outcome.bound * unit
+    def priced_bound(bound: float | None) -> float | None:
+        return None if bound is None else bound * unit
 
-    def relaxed(limit: float | None) -> float | None:
-        found = highs.lower_bound(model, time_limit=limit)
-        return None if found is None else found * unit
-
-    return second_proof(plan.certificate.bound, [(BOUNDED, relaxed), (CONFIRMED, least)], seconds)
+    ways: list[Way] = [
+        (BOUNDED, lambda limit: priced_bound(highs.lower_bound(model, time_limit=limit))),
+        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit).bound)),
+    ]
+    return second_proof(plan.certificate.bound, ways, seconds)
 
 
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
@@ -269,9 +244,9 @@ def with_plan(
     every = {key: of(variable) for key, variable in model.share.items()}
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
     edges = tuple(_edges(data, shares))
+    full = [edge.id for edge in edges if edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])]
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
-    yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
-    value = yearly if priced(data) else sum(edge.route_km * edge.wavelengths for edge in edges)
+    value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
     gap = relative_gap(value, bound)
     result = replace(
@@ -285,7 +260,7 @@ def with_plan(
     size, window = request.exchange.stage_bytes, request.exchange.window_seconds
     certificate = result.certificate(
         formulation=WAN_FORMULATION,
-        minimizes=(LEAST_CAPITAL if request.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
+        minimizes=LEAST_CAPITAL if data.priced else UNPRICED,
         seed=seed,
         given=f"sites {', '.join(request.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={
@@ -294,25 +269,20 @@ def with_plan(
             "routes": data.wan.routes,
             "options": sum(len(options) for options in data.options.values()),
         },
-        binding=tuple(f"fibre_pairs[{edge.id}]" for edge in edges if _full(data, edge)),
+        binding=tuple(f"fibre_pairs[{edge}]" for edge in full),
+        checked=ON_TRUST,
     )
-    certificate = certificate.replaced(checked=ON_TRUST)
     plan = WanPlan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,
         forms=_forms(data),
-        protection="one_cut" if data.protected else "none",
-        demands=tuple(_demand(data, demand, shares, edges) for demand in data.demands),
+        protection="one_cut" if data.wan.protection == "one_cut" else "none",
+        demands=tuple(_demand(data, demand, shares, full) for demand in data.demands),
         edges=edges,
         capex_usd=capital,
         certificate=certificate,
     )
     return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")
-
-
-def _full(data: WanData, edge: WanEdge) -> bool:
-    """Return whether no more wavelengths can be lit on an edge."""
-    return edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])
 
 
 def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
@@ -351,12 +321,25 @@ def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
     return tuple(forms)
 
 
-def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...]) -> WanDemand:
-    demand, requested, options = data.demands[key], data.requested_gbps(key), data.options[key]
-    routes = tuple(_route(data, key, i, shares[key, i]) for i in range(len(options)) if (key, i) in shares)
+def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDemand:
+    """Return a demand with its routes, and where some is left the `full` edges among those that could carry it."""
+    demand, requested, net, options = data.demands[key], data.requested_gbps(key), data.fibre, data.options[key]
+    routes = tuple(
+        WanRoute(
+            share=share,
+            edges=option.primary,
+            route_km=net.km(option.primary),
+            rtt_ms=net.rtt_ms(option.primary),
+            gbps=share * option.gbps,
+            backup_edges=option.backup,
+            backup_rtt_ms=None if option.backup is None else net.rtt_ms(option.backup),
+            backup_gbps=None if option.backup is None else share * option.backup_gbps,
+        )
+        for i, option in enumerate(options)
+        if (share := shares.get((key, i), 0.0))
+    )
     share = math.fsum(route.share for route in routes)
     share = 1.0 if share > WHOLE_SHARE else share
-    full = {edge.id for edge in edges if _full(data, edge)}
     used = {edge for option in options for edge in option.edges}
     return WanDemand(
         name=demand.name,
@@ -366,22 +349,8 @@ def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...])
         requested_gbps=requested,
         admitted_gbps=requested * share,
         missing_gbps=requested * (1 - share),
-        saturated_edges=tuple(sorted(full & used)) if share < 1 else (),
+        saturated_edges=tuple(sorted(used.intersection(full))) if share < 1 else (),
         routes=routes,
-    )
-
-
-def _route(data: WanData, key: str, option: int, share: float) -> WanRoute:
-    chosen, net = data.options[key][option], data.fibre
-    return WanRoute(
-        share=share,
-        edges=chosen.primary,
-        route_km=net.km(chosen.primary),
-        rtt_ms=net.rtt_ms(chosen.primary),
-        gbps=share * chosen.gbps,
-        backup_edges=chosen.backup,
-        backup_rtt_ms=None if chosen.backup is None else net.rtt_ms(chosen.backup),
-        backup_gbps=None if chosen.backup is None else share * chosen.backup_gbps,
     )
 
 
@@ -397,12 +366,11 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     if without_route:
         detail = "; ".join(_no_route(data, demand) for demand in without_route)
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail, seconds=deadline.elapsed)
-    model, traffic = stated(data), routed_traffic(data)
+    model, proven = stated(data), True
     outcome = _run(model, options, deadline)
-    proven = True
-    if outcome.infeasible and traffic:
+    if outcome.infeasible and len(model.admitted):
         model.all.deactivate()
-        outcome, proven = _by_priority(model, data, traffic, options, deadline)
+        outcome, proven = _by_priority(model, data, options, deadline)
     if outcome.infeasible:
         outcome = _missing_capacity(data, options, deadline)
     if outcome.solution is None:
@@ -413,14 +381,9 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
 def stated(data: WanData) -> pyo.ConcreteModel:
     """State that the exchange and all traffic that has a route are carried, at the least cost."""
     model = build(data)
-    model.all = pyo.Constraint(routed_traffic(data), rule=lambda model, demand: shares(model, data, demand) >= 1)
+    model.all = pyo.Constraint(list(model.admitted), rule=lambda model, demand: shares(model, data, demand) >= 1)
     model.goal = pyo.Objective(expr=cost(model, data))
     return model
-
-
-def routed_traffic(data: WanData) -> list[str]:
-    """Return the traffic that has a route."""
-    return [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
 
 
 def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
@@ -428,11 +391,9 @@ def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
     return highs.run(model, time_limit=limit, gap=options.gap, absolute_gap=0.0, seed=seed, threads=threads)
 
 
-def _by_priority(
-    model: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
-) -> tuple[Outcome[Values], bool]:
+def _by_priority(model: Any, data: WanData, options: Options, deadline: Deadline) -> tuple[Outcome[Values], bool]:
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
-    proven = True
+    traffic, proven = list(model.admitted), True
     model.admitted_before = pyo.ConstraintList()
     for level in sorted({data.demands[demand].priority for demand in traffic}):
         rates = {demand: data.requested_gbps(demand) for demand in traffic if data.demands[demand].priority == level}
@@ -460,7 +421,7 @@ def _no_route(data: WanData, demand: str) -> str:
     if limit is not None and rtt > limit:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
     pair = "no two routes that share no edge, both within the window and the longest round trip"
-    return f"{demand}: {pair}, {_gbps(data.requested_gbps(demand))} at stake"
+    return f"{demand}: {pair}, {data.requested_gbps(demand):,.6g} Gbps at stake"
 
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
@@ -480,9 +441,5 @@ def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Ou
         if missing > 1e-6:
             users = ", ".join(demand for demand, option in chosen if edge in option.edges)
             pairs = data.fibre.edges[edge].max_pairs
-            parts.append(f"{edge}: {_gbps(missing)} missing beyond its {pairs} fibre pair(s), for {users}")
+            parts.append(f"{edge}: {missing:,.6g} Gbps missing beyond its {pairs} fibre pair(s), for {users}")
     return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)
-
-
-def _gbps(value: float) -> str:
-    return f"{value:,.6g} Gbps"

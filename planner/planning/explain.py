@@ -11,13 +11,12 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import FabricInstance, Instance
-from planner.models import Options
+from planner.models import NodeLoad, Options, Relaxation
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import ANY_PLAN
 from planner.models.joint.solve import Solving
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
-from planner.models.sites.explanation import NodeLoad, Relaxation
 from planner.physics.site import cost
 from planner.physics.training.step import machine_of
 from planner.plan.certificate import Conflict

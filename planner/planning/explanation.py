@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 from planner.instance.base import Frozen
-from planner.models.sites.explanation import NodeLoad, Relaxation
+from planner.models import NodeLoad, Relaxation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.evaluate import memory_lines, time_lines

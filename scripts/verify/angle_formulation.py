@@ -26,12 +26,12 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData
     plain = rules.replaced(grid_model="transport", n1="margin" if rules.n1 == "margin" else "off")
     data = gather(instance.replaced(grid__rules=plain), request)
     m = build(data)
-    for year in years(m, data):
-        grid = year.data.grid.replaced(rules=rules)
-        _before(year.block, grid)
+    for block, year in years(m, data):
+        grid = year.grid.replaced(rules=rules)
+        _before(block, grid)
         if rules.n1 in ("node", "full"):
             assert not grid.new_lines
-            _after(year.block, data, grid)
+            _after(block, data, grid)
     return m, data
 
 

@@ -7,17 +7,10 @@ import pyomo.core as pyo
 
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
-from planner.models.sites.model import SplitSolution, build, dispatch, excess_of, penalty_musd, security_space
-from planner.models.sites.report import link_of, sites_plan
-from planner.models.sites.split_data import (
-    SplitData,
-    block_of,
-    construction_musd,
-    energy_musd,
-    expected_musd,
-    gather,
-    scenarios,
-)
+from planner.models.sites.lazy_rows import security_space
+from planner.models.sites.model import build, penalty_musd
+from planner.models.sites.split_data import SplitData, capital_musd, energy_musd, gather, rack_musd, scenario_musd
+from planner.models.sites.split_section import sites_plan
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
@@ -33,22 +26,29 @@ def asking(instance: Instance, racks: int | None) -> Instance:
 def yearly_musd(m: Any, data: SplitData) -> Any:
     """Return energy, sites and lines spread over their lives, and the excess of soft rules, in M$ per year."""
     prices = data.grid.prices
-    construction = cost.annuity(prices.discount_rate, prices.site_life_years) * construction_musd(m, data)
-    return expected_musd(m, data, energy_musd(m, data)) + construction + penalty_musd(m, data)
+    construction = capital_musd(m, data) - rack_musd(data) * sum(m.modules.values())
+    construction *= cost.annuity(prices.discount_rate, prices.site_life_years)
+    return yearly_energy_musd(m, data) + construction + penalty_musd(m, data)
 
 
-def read(m: Any, data: SplitData, values: Values) -> SplitSolution:
-    """Read a solution, integers rounded, and set the model to it."""
+def yearly_energy_musd(m: Any, data: SplitData) -> Any:
+    """Return the weighted mean of the energy of the grid's own year and the scenarios, or where robust the worst."""
+    costs = {"": energy_musd(m, data)} | scenario_musd(m, data)
+    if data.grid.rules.scenarios == "expected":
+        weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
+        weight[""] = max(0.0, 1.0 - sum(weight.values()))  # they sum to 1
+        return sum(weight[name] * usd for name, usd in costs.items())
+    m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals)
+    m.worst = pyo.Constraint(list(costs), rule=lambda m, name: m.worst_energy >= costs[name])
+    return m.worst_energy
+
+
+def read(m: Any, values: Values) -> list[str]:
+    """Set the model to a solution, integers rounded, and return the open sites."""
     for var in m.component_data_objects(pyo.Var):
         value = values.of(var)
         var.set_value(round(value) if var.is_integer() or var.is_binary() else value, skip_validation=True)
-    counts = [
-        {name: n for name, variable in of.items() if (n := round(variable.value))}
-        for of in (m.modules, m.circuits, m.steps)
-    ]
-    own, years = dispatch(m, data), {name: dispatch(block_of(m, name), x) for name, x in scenarios(data).items()}
-    flows = {"generated": own.generated, "flow": own.flow, "scenarios": years}
-    return SplitSolution(modules=counts[0], circuits=counts[1], steps=counts[2], excess=excess_of(m), **flows)
+    return [site for site, size in m.modules.items() if round(size.value)]
 
 
 def split(
@@ -62,16 +62,16 @@ def split(
         first = highs.run(m, absolute_gap=0.99, time_limit=deadline.limit)
         if first.solution is None or not first.proved:
             return first.with_solution(None)
-        most = sum(read(m, data, first.solution).modules.values())
+        read(m, first.solution)
+        most = sum(round(size.value) for size in m.modules.values())
         m.del_component(m.goal)
         m.max_racks = pyo.Constraint(expr=sum(m.modules.values()) == most)
     m.goal = pyo.Objective(expr=yearly_musd(m, data))
     outcome = highs.run(m, time_limit=deadline.limit)
     if outcome.solution is None or outcome.objective is None or outcome.bound is None:
         return outcome.with_solution(None)
-    solution, space = read(m, data, outcome.solution), {} if data.network is None else security_space(data.network)
+    opened, space = read(m, outcome.solution), {} if data.network is None else security_space(data.network)
     outcome = replace(outcome, objective=outcome.objective * 1e6, bound=outcome.bound * 1e6, distance=1.0)
-    pairs = [pair for pair in data.pairs if set(pair) <= set(solution.modules)]
-    links = (link_of(data, p, 0, required_gbps=0.0) for p in pairs)
+    lit = {pair: 0 for pair in data.pairs if set(pair) <= set(opened)}
     certificate = outcome.certificate(formulation="split", minimizes="yearly cost", seed=0, space=space)
-    return outcome.with_solution(sites_plan(data, solution, {}, links=tuple(links), certificate=certificate))
+    return outcome.with_solution(sites_plan(m, data, {}, lit=lit, certificate=certificate))

@@ -70,7 +70,7 @@ def paths(edges: dict[str, tuple[str, str]], a: str, b: str, seen: tuple[str, ..
 
 
 def cheapest(instance: Instance, links: list[tuple[str, str, float, float, float]]) -> float | None:
-    """Return the minimum yearly cost over all routes for links of (a, b, bytes, window, round trips), or None."""
+    """Return the least capital over all routes for links of (a, b, bytes, window, round trips), or None."""
     w = instance.wan
     known = {e.name: e for e in w.fibre_edges}
     ends = {name: (e.a, e.b) for name, e in known.items()}
@@ -93,7 +93,6 @@ def cheapest(instance: Instance, links: list[tuple[str, str, float, float, float
 
 def _cost(instance: Instance, known: dict[str, Any], choice: Any) -> float | None:
     """Price a choice of routes: light each edge for its worst state."""
-    prices = instance.grid.prices
     total = 0.0
     for name, e in known.items():
         worst = 0.0
@@ -104,11 +103,5 @@ def _cost(instance: Instance, known: dict[str, Any], choice: Any) -> float | Non
         pairs = math.ceil(waves / 4)
         if pairs > (e.max_fibre_pairs or 16):
             return None
-        total += pairs * e.usd_per_pair * _annuity(prices.discount_rate, 20) + waves * e.wavelength_usd * _annuity(
-            prices.discount_rate, prices.it_life_years
-        )
+        total += pairs * e.usd_per_pair + waves * e.wavelength_usd
     return total
-
-
-def _annuity(rate: float, years: float) -> float:
-    return sum((1 + rate) ** -y for y in range(1, int(years) + 1)) ** -1

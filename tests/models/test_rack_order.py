@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.models import rack_order
-from planner.physics.network.transport import exchange_leaving, locality
+from planner.physics.network.transport import locality
 
 
 def test_the_ends_of_the_range() -> None:
@@ -19,19 +19,18 @@ def test_the_ends_of_the_range() -> None:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_runs_of_any_size_are_counted(seed: int) -> None:
-    """Flows, allreduces, shares and exchanges of runs that cut units, too, are those of the checker's functions."""
+    """Flows, allreduces and shares of runs of units are those of the checker's functions, which count racks."""
     r, large = random.Random(seed), 1 + 3 * (seed % 2)
     stages, blocks, unit, wrap = r.randint(1, 6 * large), r.randint(1, 4 * large), r.randint(1, 4), r.random() < 0.5
-    n, group, every = r.randint(1, stages), r.choice([1, 2, 3, 4]), stages * blocks * unit
+    n, every = r.randint(1, stages), stages * blocks
     order = rack_order.rank_order(stages, blocks, n, unit)
-    assert sorted(rack for ranks in order for rack in ranks) == list(range(every))
-    sizes = sorted({r.randint(1, every + 1) for _ in range(12)} | {unit * r.randint(1, stages * blocks)})
+    assert sorted(rack for ranks in order for rack in ranks) == list(range(every * unit))
+    sizes = sorted({r.randint(1, every + 1) for _ in range(12)})
     some = np.unique([n, r.randint(1, stages)])
-    found = rack_order.leaving(stages, blocks, some, unit, np.array(sizes), wrap=wrap, exchange_racks=group)
-    for size, (flows, allreduces, share, exchanges) in zip(sizes, found[some.tolist().index(n)].tolist(), strict=True):
-        x = locality(order, leaf_domain_racks=size, domains_per_pod=10**6, wrap=wrap)
+    found = rack_order.leaving(stages, blocks, some, np.array(sizes), wrap=wrap)
+    for size, (flows, allreduces, share) in zip(sizes, found[some.tolist().index(n)].tolist(), strict=True):
+        x = locality(order, leaf_domain_racks=size * unit, domains_per_pod=10**6, wrap=wrap)
         assert (flows / size, allreduces, share) == (x.share_leaving[0], x.allreduces_leaving[0], x.stage_in[0])
-        assert exchanges / size == pytest.approx(exchange_leaving(order, size, group))
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -43,7 +42,7 @@ def test_the_first_run_in_closed_form(seed: int) -> None:
     for n in range(1, stages + 1):
         order = rack_order.rank_order(stages, blocks, n, 1)
         pairs = list(pairwise(order)) + ([(order[-1], order[0])] if wrap and stages > 1 else [])
-        worst = rack_order.leaving(stages, blocks, np.array([n]), 1, sizes, wrap=wrap)[0]
+        worst = rack_order.leaving(stages, blocks, np.array([n]), sizes, wrap=wrap)[0]
         for i, size in enumerate(sizes.tolist()):
             out = sum(a < size <= b for x, y in pairs for a, b in zip(x, y, strict=True))
             into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))

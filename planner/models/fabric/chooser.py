@@ -6,7 +6,7 @@ domain, the ports, bundles and shapes of every tier above, and the stripes of th
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -203,21 +203,16 @@ class Templates:
     def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
-    def _loads(self, traffic: SiteTraffic, blocks: int) -> Loads:
-        shares = bool(traffic.exchange_gbps)
-        key = traffic.order, blocks, shares
-        if key not in self.loads_of:
-            if len(self.loads_of) >= MOST_LOADS:
-                self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[key] = traffic.loads(blocks, shares=shares)
-        return self.loads_of[key]
-
     def _built(
         self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
         """Build trees with all domains in a pod first, then what may beat them; `listed`: some of the templates."""
         racks, sites = traffic.racks(blocks), list[SiteMode]()
-        known = self.lengths.setdefault(racks, {})
+        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
+        if order not in self.loads_of:
+            if len(self.loads_of) >= MOST_LOADS:
+                self.loads_of.pop(next(iter(self.loads_of)))
+            self.loads_of[order] = traffic.loads(blocks, shares=bool(traffic.exchange_gbps))
         for i, mode in enumerate(self.modes(traffic.rails)):
             # A leaf that holds an all-reduce group whole holds a unit of each block.
             largest = mode.switch.ports * mode.split // mode.rail_gpus
@@ -226,7 +221,7 @@ class Templates:
                 continue
             one = SiteMode(
                 network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
-                loads=self._loads(traffic, blocks), transport_slowdown=self.transport_slowdown,
+                loads=self.loads_of[order], transport_slowdown=self.transport_slowdown,
                 power_counts=self.power_counts, whole=self.whole, max_usd=limits[0], max_slowdowns=limits[1],
                 prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
                 tick=self.deadline.check, tops=self.tops,
@@ -282,9 +277,14 @@ class Templates:
             s.front = front
         return found
 
-    def design(self, mode: Mode, traffic: SiteTraffic, blocks: int, key: Mapping[str, int]) -> Design:
-        """Return the design of a template's key."""
-        k, m = key, mode
+    def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
+        """Return one of the options in full: price and power by the bill, slowdowns by the functions of the checker."""
+        k = {name: int(x.key[i, at]) for name, at in AT.items()}
+        m, n = self.modes(traffic.rails)[k["mode"]], self.network
+        # The model of each tier above the leaves; super-spines are of the cores' model.
+        places, every = [k["spine_model"], k["core_model"]], resolved_switches(n.switches)
+        places.append(k["core_model"] if k["core_up"] else 0)
+        above = [every[place - 1] if place else m.switch for place in places]
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
@@ -292,38 +292,18 @@ class Templates:
         own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
         own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
-        return design_for(m.family, self.network, self._models(m, k), traffic.racks(blocks), rack, nic, **own)
-
-    def _models(self, mode: Mode, key: Mapping[str, int]) -> list[Switch]:
-        """Return the models of a template's tiers from the leaf up; super-spines are of the cores' model."""
-        places = 0, key["spine_model"], key["core_model"], key["core_model"] * (key["core_up"] > 0)
-        every = resolved_switches(self.network.switches)
-        return [every[place - 1] if place else mode.switch for place in places]
-
-    def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
-        """Return one of the options in full: price and power by the bill, slowdowns by the functions of the checker."""
-        key = {name: int(x.key[i, at]) for name, at in AT.items()}
-        mode = self.modes(traffic.rails)[key["mode"]]
-        design = self.design(mode, traffic, blocks, key)
-        _, *above = self._models(mode, key)
-        found = bill(self.network, mode.switch, design, above)
-        send, allreduce = self._slowdowns(traffic, blocks, key["stripes"], mode, design)
-        names = tuple(x.name for x in above)
-        own = mode.switch.name, mode.family, design, key["stripes"]
-        return Template(*own, found.usd, found.mw, send, allreduce, names)
-
-    def _slowdowns(self, traffic: SiteTraffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
-        """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
-        leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
-        sizes = [size or d.racks for size in (leaf, pod, zone)]
-        loads = traffic.loads(blocks).at(n, np.array(sizes))
-        shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
-        groups = [int(k) for k in loads[:, 1]]
-        together = [float(k) for k in loads[:, 2]]
-        free = free_uplinks(d, self._asked(traffic).exchange_gbps, mode.switch.port_gbps, *together)
-        phi = self.transport_slowdown
-        send = pipeline_send_slowdown(phi, d, *shares, free=free)
-        return send, allreduce_slowdown(phi, d, *groups, free=free)
+        design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
+        found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
+        # The loads counted on the order of racks, out of a leaf, a pod and a zone.
+        domains = 1, design.domains_per_pod, design.domains_per_zone
+        sizes = [design.domain_racks * count or design.racks for count in domains]
+        flows, groups, shares, _ = traffic.loads(blocks).at(k["stripes"], np.array(sizes)).T.tolist()
+        free = free_uplinks(design, self._asked(traffic).exchange_gbps, m.switch.port_gbps, *shares)
+        leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
+        send = pipeline_send_slowdown(phi, design, *leaving, free=free)
+        allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)
+        own_switch, stripes = m.switch.name, k["stripes"]
+        return Template(own_switch, m.family, design, stripes, found.usd, found.mw, send, allreduce, names)
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:

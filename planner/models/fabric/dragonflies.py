@@ -125,7 +125,7 @@ def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: 
         of_both = (m.rails, rails), (domains, width)
         squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
         ends, local = p.endpoints(domain * width), p.adjacent_links((squares - m.rails * domains) // 2)
-    boxes = m.networks * (m.rails * domains * p.box(m.switch) + spines * s.box_prices[0])
+    boxes = m.networks * (m.rails * domains * p.box(m.switch) + spines * s.spine_box)
     apart = times(links, p.between(domain * width, rails))
     return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
 
@@ -198,7 +198,6 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
         for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
             send, allreduce, fits = _crossing(s, x, w, loads[k])
             good = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices))
-            good = good[_unbeaten(s, send[good], allreduce[good], prices[:, good])]
             up, bundle, links = (column[good] for column in w)
             own |= {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": int(s.stripes[k])}
             if len(good):
@@ -224,16 +223,6 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if len(keep):
             yield Ways(*(column[keep] for column in w)), prices[:, keep]
-
-
-def _unbeaten(s: SiteMode, send: Floats, allreduce: Floats, prices: Prices) -> Flags:
-    """Return which ways the cheapest of those that slow nothing more than any other leaves over."""
-    usd, mw = prices
-    fastest = np.flatnonzero((send == send.min(initial=np.inf)) & (allreduce == allreduce.min(initial=np.inf)))
-    if not len(fastest):
-        return np.ones(len(usd), dtype=bool)
-    best = fastest[np.lexsort((mw[fastest], usd[fastest]))[0]]
-    return np.asarray((usd <= usd[best]) | (s.power_counts & (mw < mw[best])))
 
 
 def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:

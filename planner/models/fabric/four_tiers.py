@@ -45,37 +45,35 @@ def sizes_of_zones(s: SiteMode) -> Ints:
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the templates of four tiers of leaf domains that may beat those found so far."""
-    domain, up = s.worthwhile_uplinks(domains, leaves, tiers=4)
-    for d in dict.fromkeys(domain.tolist()):
-        yield _of_domain(s, d, up[domain == d], leaves)
-
-
-def _of_domain(s: SiteMode, domain: int, ups: Ints, leaves: LeafLoads) -> list[DesignTable]:
-    rows = _rows(s, domain, ups, leaves.best_of(np.array([domain]))[2])
-    if not len(rows.usd):
-        return []
-    if s.loads.nothing and not s.power_counts:
-        no_need = np.zeros(len(rows.usd))
-        return _cheapest(s, rows, rows.trees.spine_up, no_need, no_need == 0, int(leaves.stripes[0]))
-    at, v, least = _least_usd(s, rows)
-    parts = list[DesignTable]()
-    # Only numbers of stripes of which no other leaves less of a leaf, and of any one size of pods, in all.
-    sizes = np.arange(domain, s.racks + domain, domain)
-    kept = pareto_front(np.array([s.loads.at(n, sizes).ravel() for n in leaves.stripes.tolist()]))
-    for n in leaves.stripes[kept].tolist():
-        s.tick()
-        some = rows.part(at)
-        trees = replace(some.trees, spine_up=v)
-        send, allreduce, _ = s.tree_crossing(trees, *_loads(s, trees, n)[:2])
-        worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
-        if s.whole:
-            for i in np.unique(at[worth]).tolist():
-                parts += _all_of(s, rows.part(np.array([i])), v[worth & (at == i)], n)
-        elif worth.any():
-            bound = np.where(worth, least, np.inf), send, allreduce
-            parts += _at_targets(s, rows, at, bound, ups, n)
-    return parts
+    """Yield the templates of four tiers of leaf domains that may beat those found so far, one size after another."""
+    every_domain, every_up = s.worthwhile_uplinks(domains, leaves, tiers=4)
+    for domain in dict.fromkeys(every_domain.tolist()):
+        ups = every_up[every_domain == domain]
+        rows = _rows(s, domain, ups, leaves.best_of(np.array([domain]))[2])
+        if not len(rows.usd):
+            continue
+        if s.loads.nothing and not s.power_counts:
+            no_need = np.zeros(len(rows.usd))
+            yield _cheapest(s, rows, rows.trees.spine_up, no_need, no_need == 0, int(leaves.stripes[0]))
+            continue
+        at, v, least = _least_usd(s, rows)
+        parts = list[DesignTable]()
+        # Only numbers of stripes of which no other leaves less of a leaf, and of any one size of pods, in all.
+        sizes = np.arange(domain, s.racks + domain, domain)
+        kept = pareto_front(np.array([s.loads.at(n, sizes).ravel() for n in leaves.stripes.tolist()]))
+        for n in leaves.stripes[kept].tolist():
+            s.tick()
+            some = rows.part(at)
+            trees = replace(some.trees, spine_up=v)
+            send, allreduce, _ = s.tree_crossing(trees, *_loads(s, trees, n)[:2])
+            worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
+            if s.whole:
+                for i in np.unique(at[worth]).tolist():
+                    parts += _all_of(s, rows.part(np.array([i])), v[worth & (at == i)], n)
+            elif worth.any():
+                bound = np.where(worth, least, np.inf), send, allreduce
+                parts += _at_targets(s, rows, at, bound, ups, n)
+        yield parts
 
 
 def _at_targets(
@@ -137,49 +135,39 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     shape, zoned = row // max(1, many), [np.empty((0, 3), dtype=np.int64)]
     for k in np.unique(shape).tolist():
         s.tick()
-        zones = _zones(s, domain, int(rails[k]), int(width[k]))
+        each = -(-s.mode.rails // int(rails[k])), -(-s.domains(domain) // int(width[k]))
+        zones = _zones(*each, s.pins.get("core_down_ports", 0), s.core_ports, s.min_zones) * [rails[k], width[k]]
         zoned.append(np.column_stack([np.full(len(zones), k), zones]))
     # Every zone of a shape with every wiring of it.
     z = np.concatenate(zoned)
     i, more = members(np.bincount(shape, minlength=len(rails))[z[:, 0]])
     k = np.searchsorted(shape, z[i, 0]) + more
     x, high = replace(x.part(k), zone_rails=z[i, 1], zone_width=z[i, 2]), high[k]
-    pods, zones = s.pods(x.domain, x.rails, x.width), _zones_of(s, x)
+    pods, zones = s.pods(x.domain, x.rails, x.width), s.pods(x.domain, x.zone_rails, x.zone_width)
     floor = np.where(zones > 1, s.core_share(domain * s.mode.rail_gpus * x.zone_rails * x.zone_width), 0)
     # As many ports of cores and super-spines as the links have ends.
-    p, m, core_box, out = s.prices, s.mode, s.box_prices[1], np.maximum(1, floor)
+    p, m, out = s.prices, s.mode, np.maximum(1, floor)
     cores = np.maximum(zones, np.ceil((pods * x.spines * x.spine_up + zones * out) / s.core_ports))
     tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
     core_link = p.spine_uplink(domain * x.zone_width, x.zone_rails)
-    usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * core_box
+    usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * s.core_box
     step = x.spines * p.spine_uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
     send, allreduce, _ = s.leaf_crossing(domain, x.up, leaf_loads[:, None])
     worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
 
 
-def _zones_of(s: SiteMode, x: Trees) -> Ints:
-    return np.asarray(s.pods(x.domain, x.zone_rails, x.zone_width))
-
-
-def _zones(s: SiteMode, domain: int, rails: int, width: int) -> Ints:
-    """List rails and domains of the zones over pods of a shape, for each count of zones the fewest pods."""
-    across, along = -(-s.mode.rails // rails), -(-s.domains(domain) // width)
-    wide, deep = _zone_parts(across, along, s.pins.get("core_down_ports", 0))
-    zones = -(-across // wide) * -(-along // deep)
-    fits = (wide * deep < s.core_ports) & (zones >= s.min_zones) & (zones <= s.core_ports)
-    return np.asarray(np.column_stack([wide * rails, deep * width])[fits])
-
-
 @lru_cache(maxsize=4096)
-def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
-    """Return pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
+def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
+    """List pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
     sizes = [
         np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items)
         for items in (across, along)
     ]
-    wide, deep = np.meshgrid(*sizes, indexing="ij")
-    return wide.ravel(), deep.ravel()
+    wide, deep = (x.ravel() for x in np.meshgrid(*sizes, indexing="ij"))
+    zones = -(-across // wide) * -(-along // deep)
+    fits = (wide * deep < core_ports) & (zones >= min_zones) & (zones <= core_ports)
+    return np.asarray(np.column_stack([wide, deep])[fits])
 
 
 def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
@@ -222,7 +210,7 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, 
     boxes = _super_spines(s, x.part(i), cores * up)
     fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
     i, columns = i[fits], np.stack([bundle, cores, up, boxes])[:, fits]
-    usd = _priced(s, _with_cores(x.part(i), *columns))[0]
+    usd = s.priced(_with_cores(x.part(i), *columns))[0]
     order = np.lexsort((usd, i))  # of equal prices the first
     first = order[np.unique(i[order], return_index=True)[1]]
     best[i[first]], chosen[:, i[first]] = usd[first], columns[:, first]
@@ -231,10 +219,6 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, 
 
 def _with_cores(x: Trees, bundle: Ints, cores: Ints, up: Ints, boxes: Ints) -> Trees:
     return replace(x, spine_bundle=bundle, cores=cores, core_up=up, super_spines=boxes)
-
-
-def _priced(s: SiteMode, x: Trees) -> Floats:
-    return np.asarray(s.fixed(x.domain) + s.tree_bill(x))
 
 
 def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
@@ -270,7 +254,7 @@ def _divisors(count: int, most: int) -> Ints:
 
 def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
     """Return the fewest uplinks of a core, by links out of its zone, its ports down, losses and WAN gateway."""
-    zones = _zones_of(s, x)
+    zones = s.pods(x.domain, x.zone_rails, x.zone_width)
     links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
     if s.wan_ports:
         links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
@@ -282,7 +266,7 @@ def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> 
 
 def _super_spines(s: SiteMode, x: Trees, positions: Ints) -> Ints:
     """Count the fewest super-spines of a network that hold `positions` positions, each with a port for every zone."""
-    zones = _zones_of(s, x)
+    zones = s.pods(x.domain, x.zone_rails, x.zone_width)
     return fewest_boxes(s, zones, positions, np.where(zones > 1, s.network.asked_spines, 1))
 
 
@@ -308,6 +292,6 @@ def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
     """Return the trees under some stripes that beat the templates found; none without super-spines."""
     send, allreduce, fits = s.tree_crossing(x, *_loads(s, x, n))
-    prices = _priced(s, x)
+    prices = s.priced(x)
     kept = np.flatnonzero(fits & (x.super_spines < NONE) & s.worthwhile(send, allreduce, *(BELOW * prices)))
     return s.tree_table(x.part(kept), send[kept], allreduce[kept], prices[:, kept], n)

@@ -40,6 +40,7 @@ class WorstTraffic(SiteTraffic):
 
     group_racks: int  # of a stage, which all-reduce
     groups: int  # stages
+    exchange_racks: int  # of a stage, one after another, that exchange tokens with experts; 1: none do
     max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property
@@ -79,21 +80,18 @@ class WorstLoads(Loads):
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
     """Return a request's traffic in racks of `gpus` GPUs, and its largest send slowdown: infinite without sends."""
     own, r = transport_slowdown_of(network), request
-    send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own)
-    most = _largest(r.allreduce_seconds, r.allreduce_window_seconds, own) / own
+
+    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
+        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
+
+    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
+    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
     traffic = WorstTraffic(
         stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, exchange_racks=r.exchange_racks,
         wan_gbps=r.wan_gbps, exchange_gbps=r.exchange_gbps, group_racks=r.group_racks, groups=r.groups,
         max_allreduce=most,
     )  # fmt: skip
     return traffic, send
-
-
-def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float) -> float:
-    """Return the largest slowdown that keeps an exchange in its window, or the transport's own; any if none is sent."""
-    if ideal_seconds <= 0:
-        return float("inf")
-    return max(window_seconds / ideal_seconds, transport_slowdown) * (1 + TOLERANCE)
 
 
 def alternatives(

@@ -49,6 +49,8 @@ class Mode:
     nic_gbps: float  # of a GPU's link to its leaf
     split: int = 1
     shared: bool = False  # a leaf takes several rails, of all racks
+    grouped: bool = False  # pods are groups joined directly, as of a dragonfly
+    has_spines: bool = True  # above the leaves, as all have but the routers of a dragonfly
 
     @property
     def link_nics(self) -> float:
@@ -65,16 +67,6 @@ class Mode:
         """Planes of chips over all lanes of a NIC."""
         return self.switch.planes * self.lanes
 
-    @property
-    def grouped(self) -> bool:
-        """Whether pods are groups joined directly, as of a dragonfly."""
-        return FAMILIES[self.family].design.grouped
-
-    @property
-    def has_spines(self) -> bool:
-        """Whether leaves have spines above, as all have but the routers of a dragonfly."""
-        return len(FAMILIES[self.family].design.tier_names) > 1
-
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
@@ -87,8 +79,10 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
             continue
         splits = port_splits(s, rate)
         for family in dict.fromkeys(network.families):
+            rack, kind = FAMILIES[family].rack_ports(gpus), FAMILIES[family].design
+            above = kind.grouped, len(kind.tier_names) > 1
             for n, split in product((1, *(several if family == "rail" else ())), splits):
-                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus).shared(n), lanes, rate, split, n > 1)
+                yield Mode(s, family, *rack.shared(n), lanes, rate, split, n > 1, *above)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -158,26 +152,18 @@ class LinkPrices:
 
     def leaf_uplink(self, domain: Any, width: Any) -> Prices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
-
-        def metres(places: Places, domain: int, width: int) -> Metres:
-            return places.to_middle(domain, domain * width)
-
-        return self._uplinks("leaf", metres, self.mode.rails, domain, width)
+        return self._uplinks(self.mode.rails, domain, domain * width)
 
     def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
         """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
+        return self._uplinks(-(-self.mode.rails // rails), pod, zone)
 
-        def metres(places: Places, pod: int, zone: int) -> Metres:
-            return places.to_middle(pod, zone or places.racks)
-
-        return self._uplinks("spine", metres, -(-self.mode.rails // rails), pod, zone)
-
-    def _uplinks(self, name: str, metres: Callable[..., Metres], across: Any, run: Any, over: Any) -> Prices:
-        """Price a link up from each run of `run` racks, `across` at a place, to switches amid `over` racks or runs."""
+    def _uplinks(self, across: Any, run: Any, around: Any) -> Prices:
+        """Price a link up from each run of `run` racks, `across` at a place, to amid `around` racks (0: the site's)."""
         m, places = self.mode, self.measured
         if places is None:
             return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
-        each = self._by_length(name, lambda *sizes: [metres(places, *sizes)], run, over)
+        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], run, around)
         return times(m.networks * across * m.switch.link_factor, each)
 
     def far_links(self, domain: Any, hops: int) -> Prices:
@@ -185,13 +171,11 @@ class LinkPrices:
         # Prices rise with lengths, and one of the links has its share of the way at least.
         if (places := self.places) is None:
             return np.zeros((2, 1))
-
-        def metres(domain: int) -> Iterator[Metres]:
-            way = places.to_middle(domain, places.racks)[: places.racks // domain]
-            yield (way + (hops - 1) * adjacent_metres(places)) / hops
-
-        usd = self.mode.switch.link_factor * self._by_length(f"far by {hops}", metres, domain)[0]
-        usd = usd - places.racks // domain * self.bound.flat_link[0]
+        racks, others = places.racks, (hops - 1) * adjacent_metres(places)
+        ways = self._by_length(
+            f"far by {hops}", lambda d: [(places.to_middle(d, racks)[: racks // d] + others) / hops], domain
+        )
+        usd = self.mode.switch.link_factor * ways[0] - places.racks // domain * self.bound.flat_link[0]
         return np.stack([usd, np.zeros_like(usd)])
 
     def wan_gateway(self, ports: int) -> Prices:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network, Spares, Switch
+from planner.instance.network import Network, Spares
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import (
     KEY,
@@ -31,6 +31,7 @@ TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 LARGEST = np.finfo(np.float64).max
 Pins = Mapping[str, Any]
+NOTHING_FOUND = DominanceTest(no_options(), power_counts=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,55 +93,21 @@ class SiteMode:
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
     # The templates found so far, which later ones must beat in something.
-    front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
+    front: DominanceTest = NOTHING_FOUND
 
-    @cached_property
-    def racks(self) -> int:
-        """Racks of the site that are cabled."""
-        return self.traffic.racks(self.blocks)
-
-    @property
-    def ports(self) -> int:
-        """Ports of a leaf."""
-        return self.mode.switch.ports
-
-    @cached_property
-    def boxes(self) -> tuple[Switch, Switch]:
-        """The models of spines and cores."""
-        leaf, every = self.mode.switch, resolved_switches(self.network.switches)
-        return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
-
-    @cached_property
-    def spine_ports(self) -> int:
-        """Ports of a spine."""
-        return self.boxes[0].ports
-
-    @cached_property
-    def core_ports(self) -> int:
-        """Ports of a core."""
-        return self.boxes[1].ports
-
-    @cached_property
-    def box_prices(self) -> tuple[Prices, Prices]:
-        """Price and power of a spine, and of a core."""
-        return self.prices.box(self.boxes[0]), self.prices.box(self.boxes[1])
-
-    @cached_property
-    def wan_ports(self) -> int:
-        """Ports of a network's WAN gateway towards the wide area."""
-        return wan_ports(self.traffic.wan_gbps, self.mode.networks, self.mode.switch.port_gbps)
-
-    @cached_property
-    def exchange_ports(self) -> float:
-        """Uplinks' worth that gradients to other sites take of a leaf whose domain has a whole stage."""
-        m = self.mode
-        return self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
-
-    @cached_property
-    def stripes(self) -> Ints:
-        """Numbers of stripes that pins allow."""
+    def __post_init__(self) -> None:
+        m, every = self.mode, resolved_switches(self.network.switches)
+        self.racks = self.prices.racks  # of the site that are cabled
+        spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
+        self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
+        self.spine_box, self.core_box = self.prices.box(spine), self.prices.box(core)
+        # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
+        # sites take of a leaf whose domain has a whole stage.
+        self.wan_ports = wan_ports(self.traffic.wan_gbps, m.networks, m.switch.port_gbps)
+        self.exchange_ports = self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
-        return np.array([n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred], np.int64)
+        allowed = (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
+        self.stripes: Ints = np.array([*allowed], dtype=np.int64)
 
     def domains(self, domain: Any) -> Any:
         """Count the leaf domains of `domain` racks at the site."""
@@ -168,24 +135,19 @@ class SiteMode:
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first: multiples of the traffic's grain that leave a port for an uplink.
+        """Sizes of leaf domains, the largest first: multiples of the traffic's units that leave a port for an uplink.
 
         None is larger than the site unless a pin says so.
         """
-        grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
+        grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
         sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            sizes = (
-                [wanted]
-                if 0 < wanted <= most
-                and wanted >= self.racks * self.mode.shared
-                and (wanted % grain == 0 or wanted >= self.racks)
-                else []
-            )
+            fits = wanted >= self.racks or (wanted % grain == 0 and not self.mode.shared)
+            sizes = [wanted] if 0 < wanted <= most and fits else []
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
 
@@ -229,17 +191,21 @@ class SiteMode:
         send, allreduce, fits = zip(*found, strict=True)
         return np.maximum.reduce(send), np.maximum.reduce(allreduce), np.logical_and.reduce(fits)
 
+    def priced(self, x: Trees) -> Prices:
+        """Price trees with their links to GPUs and their WAN gateways."""
+        return np.asarray(self.fixed(x.domain) + self.tree_bill(x))
+
     def tree_bill(self, x: Trees) -> Prices:
         """Price all above the leaves of trees: their uplinks, and the switches and links of the tiers above."""
-        p, (spine_box, core_box), pod, zone = self.prices, self.box_prices, x.domain * x.width, x.domain * x.zone_width
-        switches, zoned = self.pods(x.domain, x.rails, x.width) * x.spines * spine_box, x.zone_rails.any()
+        p, pod, zone, zoned = self.prices, x.domain * x.width, x.domain * x.zone_width, x.zone_rails.any()
+        switches = self.pods(x.domain, x.rails, x.width) * x.spines * self.spine_box
         links: Any = 0.0
         if x.spine_up.any():
             zones = self.pods(x.domain, x.zone_rails, x.zone_width) if zoned else 1
-            switches = switches + zones * x.cores * core_box
+            switches = switches + zones * x.cores * self.core_box
             links = times(x.spines * x.spine_up, p.spine_uplink(pod, x.rails, zone))
         if zoned:
-            switches = switches + x.super_spines * core_box
+            switches = switches + x.super_spines * self.core_box
             links = links + times(x.cores * x.core_up, p.spine_uplink(zone, x.zone_rails))
         return np.asarray(x.up * p.leaf_uplink(x.domain, x.width) + (self.mode.networks * switches + links))
 
@@ -277,7 +243,7 @@ class SiteMode:
         # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
-        boxes = spines * self.box_prices[0] + cores * self.box_prices[1]
+        boxes = spines * self.spine_box + cores * self.core_box
         links = (ends + of_pods + of_zones) * p.bound.flat_link
         if joined and share:
             links = links + share / self.racks * domain * p.far_links(domain, joined + 1)

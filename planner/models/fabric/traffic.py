@@ -19,21 +19,14 @@ class SiteTraffic:
     """The properties of a column at a site that templates depend on."""
 
     stages: int  # rack stages
-    unit_racks: int  # of a rack stage of one block, side by side
+    unit_racks: int  # of a rack stage of one block, side by side; no leaf domain parts them
     wrap: bool  # the last stage sends to the first
     rails: int  # GPUs of a rack that are cabled
-    context_racks: int | None = None  # of a unit, that a leaf domain must not part; None: the whole unit
-    exchange_racks: int = 1  # one after another, that exchange tokens with experts; 1: none do
     wan_gbps: float = 0.0  # of the wavelengths that end at the site, each way
     exchange_gbps: float = 0.0  # at which the site's gradients pass its WAN gateway
     spare_target: float = 0.0  # share of time in which a site is to have enough racks; 0: it has no spare ones
     rack_availability: float = 1.0  # share of time in which a rack is fit for work
     lanes: int = 0  # of every NIC; 0: any
-
-    @property
-    def grain(self) -> int:
-        """Racks of which a leaf domain has a whole multiple."""
-        return self.context_racks or self.unit_racks
 
     def work_racks(self, blocks: int) -> int:
         """Count the racks at work in `blocks` blocks."""
@@ -54,7 +47,7 @@ class SiteTraffic:
     @property
     def order(self) -> tuple[Any, ...]:
         """Key of the loads, without the blocks."""
-        return self.stages, self.unit_racks, self.wrap, self.exchange_racks
+        return self.stages, self.unit_racks, self.wrap
 
 
 @dataclass(slots=True)
@@ -88,7 +81,7 @@ class Loads:
         """Bound the loads that leave runs of `sizes` racks from below by the first run's: by size and stripes."""
         t = self.traffic
         found = np.zeros((len(sizes), len(stripes), 4))
-        inside = (sizes % t.unit_racks == 0) & (sizes < t.work_racks(self.blocks))
+        inside = sizes < t.work_racks(self.blocks)
         if inside.any():
             units = sizes[inside] // t.unit_racks
             flows, allreduces = rack_order.first_run(t.stages, self.blocks, stripes, units, wrap=t.wrap)
@@ -124,9 +117,12 @@ class Loads:
         return LeafLoads(sizes, stripes, loads, best.reshape(shape))
 
     def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
-        t, (wrap, racks) = self.traffic, (self.traffic.wrap, self.traffic.exchange_racks)
-        at = t.stages, self.blocks, stripes, t.unit_racks, sizes
-        return rack_order.leaving(*at, wrap=wrap, exchange_racks=racks, shares=self.shares)
+        # Experts are within a unit, so that none of their exchanges leaves a run of units.
+        t, found = self.traffic, np.zeros((len(stripes), len(sizes), 4))
+        at = t.stages, self.blocks, stripes, sizes // t.unit_racks
+        found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=t.wrap, shares=self.shares)
+        found[..., FLOWS] *= t.unit_racks
+        return found
 
 
 @dataclass(frozen=True, slots=True)

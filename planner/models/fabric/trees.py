@@ -125,14 +125,14 @@ def single(s: SiteMode) -> DesignTable:
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 
 
-def _two_tiers_allowed(s: SiteMode) -> bool:
-    allowed = s.first_core and s.network.max_tiers >= 2 and s.pins.get("tiers", 2) == 2
-    shut = {"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports", "core_switch"}
-    return allowed and s.pins.get("rails_per_pod", s.mode.rails) == s.mode.rails and not shut & set(s.pins)
-
-
-def _three_tiers_allowed(s: SiteMode) -> bool:
-    return s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins
+def _allowed(s: SiteMode, tiers: int) -> bool:
+    """Return whether the network and pins allow trees of two or of three tiers."""
+    shut = {"core_up_ports"}
+    if tiers == 2:
+        shut |= {"spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"}
+        if not s.first_core or s.pins.get("rails_per_pod", s.mode.rails) != s.mode.rails:
+            return False
+    return s.network.max_tiers >= tiers == s.pins.get("tiers", tiers) and not shut & set(s.pins)
 
 
 def sizes_of_all_domains(s: SiteMode) -> Ints:
@@ -140,9 +140,9 @@ def sizes_of_all_domains(s: SiteMode) -> Ints:
     if s.mode.grouped:
         return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
-    two: Flags = (domains * s.mode.rails <= s.spine_ports) & _two_tiers_allowed(s)
+    two: Flags = (domains * s.mode.rails <= s.spine_ports) & _allowed(s, 2)
     two &= domains * s.mode.rails >= s.pins.get("min_leaves", 1)
-    three: Flags = (domains < s.spine_ports) & _three_tiers_allowed(s)
+    three: Flags = (domains < s.spine_ports) & _allowed(s, 3)
     return s.domain_sizes[two | three]
 
 
@@ -181,7 +181,7 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
     if len(s.tops) >= MOST_TOPS:
         s.tops.clear()
     none = Trees.of(domain=np.empty(0, dtype=np.int64))
-    x = Trees.joined([none, *_two_tiers(s, domain), *_three_tiers_of_all_domains(s, domain)])
+    x = Trees.joined([none, *_over_all_domains(s, domain)])
     usd, mw = prices = s.tree_bill(x)
     k = np.flatnonzero(np.isfinite(usd))
     if s.power_counts and s.whole:
@@ -194,25 +194,19 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
     return s.tops[key]
 
 
-def _two_tiers(s: SiteMode, domain: int) -> Iterator[Trees]:
-    """Yield the trees of leaves and spines, of which all spines reach all leaves."""
-    rails, domains = s.mode.rails, s.domains(domain)
-    if _two_tiers_allowed(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
-        x = Trees.of(domain=domain, rails=rails, width=domains, up=np.arange(1, s.ports))
-        _, x, _ = wirings(s, x, room=0)
+def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
+    """Yield the trees of which all spines reach all leaves, and the cheapest cores over pods of some rails."""
+    every, domains = s.mode.rails, s.domains(domain)
+    if _allowed(s, 2) and s.pins.get("leaf_domains_per_pod", domains) == domains:
+        _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
         x = replace(x, spine_up=np.zeros_like(x.up))
-        yield x.part(x.bundle * rails * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
-
-
-def _three_tiers_of_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
-    """Yield the cheapest spines and cores over pods of some rails and all leaf domains."""
-    domains = s.domains(domain)
-    if not _three_tiers_allowed(s) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
+        yield x.part(x.bundle * every * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
+    if not _allowed(s, 3) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
         return
     above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
     one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
-    rails = pod_sizes(s, s.mode.rails, "rails_per_pod")
-    rails = rails[((rails < s.mode.rails) | one_pod) & (rails * domains < s.spine_ports)]
+    rails = pod_sizes(s, every, "rails_per_pod")
+    rails = rails[((rails < every) | one_pod) & (rails * domains < s.spine_ports)]
     rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
     _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
     gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
@@ -242,7 +236,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 def sizes_of_some_domains(s: SiteMode) -> Ints:
     """Return the sizes of leaf domains some of which a pod of three tiers may hold."""
-    several: Flags = (s.domains(s.domain_sizes) > 1) & _three_tiers_allowed(s) & (not s.mode.grouped)
+    several: Flags = (s.domains(s.domain_sizes) > 1) & _allowed(s, 3) & (not s.mode.grouped)
     return s.domain_sizes[several]
 
 
@@ -305,7 +299,7 @@ class PodBounds(ArrayTable):
 
 def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     """Bound the price of pods: the fewest spines that ports allow, with links out as rules ask, one each at least."""
-    m, n, ports, (spine_box, core_box), p = s.mode, s.network, s.spine_ports, s.box_prices, s.prices
+    m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
     spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]
     floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
@@ -313,11 +307,11 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
     needed = np.maximum(spines, -(-(leaf_count * x.up + links) // ports))
     cores = np.maximum(1, -(-pods * links // s.core_ports))
-    link, position = p.spine_uplink(x.domain * x.width, x.rails), m.networks * pods * spine_box
+    link, position = p.spine_uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
     base = s.fixed(x.domain) + x.up * p.leaf_uplink(x.domain, x.width)
-    usd, mw = base + needed * position + links * link + m.networks * cores * core_box
+    usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
     kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
-    link = np.maximum(1e-6, link[0] + m.networks * pods * core_box[0] / s.core_ports)
+    link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
     columns = case, pods, x.rails, x.width, x.domain, x.up, spines, base[0], position[0], link, usd, mw
     return PodBounds(*columns).part(np.flatnonzero(kept))
 
@@ -334,7 +328,7 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
         s.tick()
         some = np.flatnonzero(chunk == part)
         for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.loads.nothing and not s.power_counts):
-            prices, of = s.fixed(trees.domain) + s.tree_bill(trees), row[some][at]
+            prices, of = s.priced(trees), row[some][at]
             links = trees.spine_up * trees.spines
             i, n = np.nonzero((links[:, None] <= most[of]) & s.worthwhile(1.0, 1.0, *prices)[:, None])
             leaf, pod = leaves.of(trees.domain[i])[np.arange(len(i)), n], first[of[i], n]

@@ -25,16 +25,14 @@ class Rule:
     rows: Callable[[Any, SplitData], None]  # in MW, M$, modules, sites and 1000 m², as the component named as the rule
     sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
     scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
-    order: int  # of the tries to leave the rule out of a conflict: the one that says least to the user goes first
     yearly: bool = False  # the rows are stated again for each scenario
     index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
     unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
     scale: float = 1.0  # of these that one unit of the rows is
     movable: bool = True  # with a unit: an explanation may ask by how much the limit must move
-    racks: Callable[[SplitData], int | None] = lambda _: None  # in all, that the rule fixes
     max_modules: Callable[[SplitData], float | None] = lambda _: None  # of the campus
     max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None  # given those of the campus
-    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # if open, given racks and most open sites
+    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # given pinned racks and most open sites
     max_sites: Callable[[SplitData], int | None] = lambda _: None  # that are open
     # Whether no two sites of a pair may be open together, given the most open sites.
     excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
@@ -119,8 +117,7 @@ def _budget_sentence(data: SplitData) -> str:
     return f"limits.budget_usd is {budget}, a module costs at least {money(module)}{years}{opened}"
 
 
-def max_paid_modules(data: SplitData) -> float | None:
-    """Bound the modules of the campus by their capital alone; None without a budget."""
+def _paid_modules(data: SplitData) -> float | None:
     usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
     return None if usd is None or module <= 0 else usd / 1e6 / module
 
@@ -163,7 +160,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
     return split.enabled and sites == split.min_interconnections
 
 
-def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
+def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
     """Bound an open site's modules by the racks less the others' largest shares, where each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
@@ -200,9 +197,6 @@ def share_balance(model: Any, data: SplitData) -> None:
     model.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
 
 
-SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the smallest"
-
-
 CAMPUS_RULES = (
     Rule(
         demand,
@@ -211,19 +205,19 @@ CAMPUS_RULES = (
             f"{megawatts(data.module_mw)} at the grid"
         ),
         "split",
-        order=170,
     ),
     Rule(
-        *(pins, _pins_sentence, "split"),
-        order=160,
-        racks=lambda data: data.pins.racks,
+        pins,
+        _pins_sentence,
+        "split",
+        max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=max_paid_modules),
+    Rule(budget, _budget_sentence, "split", unit="USD", scale=1e6, max_modules=_paid_modules),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
-        *("split", 140),
+        "split",
         unit="sites",
         max_sites=lambda data: (
             None if (own := data.grid.rules.max_sites) is None else own + int(soft_excess(data, "site_count") + 1e-9)
@@ -232,23 +226,31 @@ CAMPUS_RULES = (
     Rule(
         facility_power,
         lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
-        *("grid", 130),
+        "grid",
         unit="MW",
         max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
     Rule(
-        *(fault_split, _fault_split_sentence, "split"),
-        order=110,
+        fault_split,
+        _fault_split_sentence,
+        "split",
         index_names=1,
         unit="modules",
         movable=False,
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
-        min_site_modules=min_fault_split_modules,
+        min_site_modules=_min_fault_split_modules,
         excludes=lambda data, pair, sites: (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),
     ),
-    Rule(share_balance, lambda data: SHARE_BALANCE.format(data.grid.rules.share_balance.max_ratio), "split", order=60),
+    Rule(
+        share_balance,
+        lambda data: (
+            f"grid.rules.share_balance wants no site more than {data.grid.rules.share_balance.max_ratio:g} "
+            "times the smallest"
+        ),
+        "split",
+    ),
 )

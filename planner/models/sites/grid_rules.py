@@ -11,33 +11,42 @@ import networkx as nx
 import numpy as np
 import pyomo.core as pyo
 
+from planner.instance.grid import Line
 from planner.models.sites.campus_rules import Rule, load_mw, megawatts, modules_within
 from planner.models.sites.dc_network import DcNetwork
 from planner.models.sites.split_data import SplitData
 from planner.physics.site.grid import BASE_MVA, normal_share
 
 
-def plants(data: SplitData, *, bounded: bool) -> list[str]:
-    """Return the nodes that can feed in under dc: those with available generation; all where it does not bound."""
-    if data.network is None:
-        return []
-    available = {node.id: node.generation_mw for node in data.grid.nodes}
-    return [node for node in data.graph if not bounded or available[node] > 0]
+def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: bool) -> None:
+    """Create dispatch and flows; require at each node that dispatch plus inflow equal its own load and its site's.
+
+    Transport is lossless, and dc asks the same of whole islands: its flows follow from the dispatch. `bounded`: the
+    rule that limits the dispatch is in force without an excess.
+    """
+    transport, network = data.grid.rules.grid_model == "transport", data.network
+    by_node, plants = {node.id: node for node in data.grid.nodes}, list(data.graph) if transport else []
+    if network is not None:  # nodes without available generation feed in nothing where the rule bounds it
+        plants = [node for node in data.graph if not bounded or by_node[node].generation_mw > 0]
+    limits = -max_load_mw, max_load_mw
+    model.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, max_load_mw))
+    model.flow = pyo.Var(list(data.corridors) if transport else [], domain=pyo.Reals, bounds=limits)
+
+    def row(model: Any, node: str) -> Any:
+        inflow = 0
+        for _, _, key in data.graph.edges(node, keys=True):
+            corridor = data.corridors[key]
+            # A corridor's flow is positive from a to b; a loop brings nothing.
+            inflow += 0 if corridor.a == corridor.b else model.flow[key] if corridor.b == node else -model.flow[key]
+        site = load_mw(model, data, [node]) if node in data.candidates else 0
+        return model.generated[node] + inflow == by_node[node].load_mw + site
+
+    model.balance = pyo.Constraint(list(data.graph) if transport else [], rule=row)
+    if network is not None:
+        _island_balance(model, data, network)
 
 
-def count_circuits(model: Any, network: DcNetwork) -> None:
-    """Count the circuits installed in each corridor, built in order; one split has the same in every year."""
-    keys = network.circuits_to_build
-    model.installed = pyo.Var(keys, domain=pyo.Binary)
-    new = {corridor.id: corridor.circuits for corridor in network.buildable}
-    model.counting = pyo.Constraint(
-        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
-    )
-    later = [(k, j) for k, j in keys if j]
-    model.in_order = pyo.Constraint(later, rule=lambda model, k, j: model.installed[k, j] <= model.installed[k, j - 1])
-
-
-def balance(model: Any, data: SplitData, network: DcNetwork) -> None:
+def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
     """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
     keys = network.circuits_to_build
     limit = max((variable.ub for variable in model.generated.values()), default=0.0)
@@ -97,7 +106,7 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
         within = pyo.quicksum(x * own for x, own in terms)
         apart = net.island[start] != net.island[end]
         shift = model.island_shift[int(net.island[start])] - model.island_shift[int(net.island[end])] if apart else 0.0
-        return model.angle[k] == within - network.of_load(by_node) + shift
+        return model.angle[k] == within - float(by_node @ network.load_mw) + shift
 
     model.angles = pyo.Constraint(list(ends), rule=angle)
     per_rad = {corridor.id: BASE_MVA / (corridor.reactance_pu or 1.0) for corridor in network.buildable}
@@ -121,15 +130,15 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
         known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
         graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
     bound, everywhere = {}, None
-    for corridor in network.buildable:
-        if nx.has_path(graph, corridor.a, corridor.b):
-            bound[corridor.id] = float(nx.dijkstra_path_length(graph, corridor.a, corridor.b, weight="across"))
+    for new in network.buildable:
+        if nx.has_path(graph, new.a, new.b):
+            bound[new.id] = float(nx.dijkstra_path_length(graph, new.a, new.b, weight="across"))
             continue
         if everywhere is None:
             tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-            new = sum(share * corridor.rating_mw * (corridor.reactance_pu or 0.0) for corridor in network.buildable)
-            everywhere = sum(data["across"] for _, _, data in tree) + new
-        bound[corridor.id] = everywhere
+            joining = sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
+            everywhere = sum(data["across"] for _, _, data in tree) + joining
+        bound[new.id] = everywhere
     return bound
 
 
@@ -144,14 +153,6 @@ def columns(model: Any, network: DcNetwork) -> list[Any]:
         *(model.circuit_flow[key] for key in network.circuits_to_build),
         *(None if extra is None else extra[site] for site in network.candidates),
     ]
-
-
-def flows_of(model: Any, network: DcNetwork) -> dict[str, float]:
-    """Return the flows that the values set in a model mean, by corridor."""
-    point = np.asarray([0.0 if column is None else column.value for column in columns(model, network)])
-    topology = network.topology(network.built(point))
-    flows = topology.network.flows(network.injection(point))
-    return dict(sorted(zip(topology.lines, (float(flow) for flow in flows), strict=True)))
 
 
 def headroom(model: Any, data: SplitData) -> None:
@@ -218,7 +219,7 @@ def rating(model: Any, data: SplitData) -> None:
 
     def row(model: Any, key: str, sign: int) -> Any:
         corridor = data.corridors[key]
-        circuits = model.circuits[key] if corridor.new else corridor.circuits
+        circuits = corridor.circuits if isinstance(corridor, Line) else model.circuits[key]
         return sign * model.flow[key] <= share * corridor.rating_mw * circuits
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
@@ -232,8 +233,8 @@ def _rating_sentence(data: SplitData) -> str:
         return "no line joins the nodes"
     carry = dict.fromkeys(data.candidates, 0.0)
     for site in carry:
-        corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
-        carry[site] = sum(corridor.rating_mw * corridor.circuits for corridor in corridors)
+        for line in (data.corridors[key] for _, _, key in data.graph.edges(site, keys=True)):
+            carry[site] += line.rating_mw * (line.circuits if isinstance(line, Line) else line.max_circuits)
     best = max(carry, key=lambda site: (carry[site], site))
     return f"lines into a site carry {megawatts(carry[best])} at most (at {best}, new circuits included)"
 
@@ -274,19 +275,20 @@ def security(model: Any, data: SplitData) -> None:
 AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
 GRID_RULES = (
     Rule(
-        *(headroom, _headroom_sentence, "grid"),
-        order=120,
+        headroom,
+        _headroom_sentence,
+        "grid",
         yearly=True,
         unit="MW",
         max_modules=_headroom_modules,
         max_site_modules=_headroom_modules,
     ),
-    Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
-    Rule(rating, _rating_sentence, "grid", order=20, yearly=True, index_names=1, unit="MW"),
+    Rule(generation, _generation_sentence, "grid", yearly=True, unit="MW", max_modules=_generation_modules),
+    Rule(rating, _rating_sentence, "grid", yearly=True, index_names=1, unit="MW"),
     Rule(
         security,
         lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
-        *("grid", 10),
+        "grid",
         yearly=True,
         unit="MW",
         movable=False,

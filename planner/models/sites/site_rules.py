@@ -6,6 +6,7 @@ from typing import Any
 
 import pyomo.core as pyo
 
+from planner.instance.grid import Line
 from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
 from planner.models.sites.split_data import Pair, SplitData
 from planner.physics.site import cost
@@ -45,58 +46,53 @@ def _area_sentence(data: SplitData) -> str:
 
 def interconnect(model: Any, data: SplitData) -> None:
     """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest."""
-    # Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
-    new = {name: corridor.circuits for name, corridor in data.corridors.items() if corridor.new}
+    new = data.new_circuits
     model.built = pyo.Var(list(new), domain=pyo.Binary)
     model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
-    largest = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}
-    n1 = rule.reading != "capacity"
+    largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
+    drawn, carried, rows = dict[str, Any](), dict[str, Any](), list[tuple[str, str]]()
+    for site, node in data.candidates.items():
+        # All circuits of a site: existing, built, and bought as an upgrade.
+        corridors = [data.corridors[name] for *_, name in data.graph.edges(site, keys=True)]
+        existing = sum(line.rating_mw * line.circuits for line in corridors if isinstance(line, Line))
+        if rule.reading == "explicit":
+            # The node's figure is that of its existing circuits without the largest of them.
+            existing = (node.interconnect_mw or 0.0) + largest[site]
+        bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
+        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.id in new)
+        carried[site] = existing + built + bought
+        # All of its load counts, or what its own plants do not feed; at most 0 if closed.
+        drawn[site] = load_mw(model, data, [site])
+        if rule.reading == "import_share" and data.grid.rules.grid_model == "none":
+            # Without flows the node's own plants feed its site first.
+            drawn[site] += (node.load_mw - node.generation_mw) * model.open[site]
+        elif rule.reading == "import_share":
+            drawn[site] += node.load_mw * model.open[site]
+            if site in model.generated:  # under dc a node without plants has no variable
+                drawn[site] -= model.generated[site]
+        # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
+        rows.append((site, "standing"))
+        rows += [(site, line.id) for line in corridors if n1 and line.id in new and line.rating_mw > largest[site]]
 
     def row(model: Any, site: str, lost: str) -> Any:
         lost_mw: Any = largest[site] if n1 else 0.0
         if lost != "standing":
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
             lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
-        return rule.share * _drawn_mw(model, data, site) <= _circuits_mw(model, data, site, largest[site]) - lost_mw
+        return rule.share * drawn[site] <= carried[site] - lost_mw
 
-    ends = ((site, data.corridors[key]) for site in data.candidates for *_, key in data.graph.edges(site, keys=True))
-    larger = [(s, own.id) for s, own in ends if n1 and own.new and own.rating_mw > largest[s]]
-    model.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
-
-
-def _circuits_mw(model: Any, data: SplitData, site: str, largest_mw: float) -> Any:
-    """Return the MW that all circuits of a site carry: existing, built, and bought as an upgrade."""
-    node, rule = data.candidates[site], data.grid.rules.interconnect
-    corridors = [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)]
-    existing = sum(corridor.rating_mw * corridor.circuits for corridor in corridors if not corridor.new)
-    if rule.reading == "explicit":
-        # The node's figure is that of its existing circuits without the largest of them.
-        existing = (node.interconnect_mw or 0.0) + largest_mw
-    bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
-    return existing + sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.new) + bought
-
-
-def _drawn_mw(model: Any, data: SplitData, site: str) -> Any:
-    """Return the MW of a site that count: all of its load, or what its own plants do not feed; at most 0 if closed."""
-    load, node = load_mw(model, data, [site]), data.candidates[site]
-    if data.grid.rules.interconnect.reading != "import_share":
-        return load
-    if data.grid.rules.grid_model == "none":
-        # Without flows the node's own plants feed its site first.
-        return load + (node.load_mw - node.generation_mw) * model.open[site]
-    # Under dc a node without plants has no variable.
-    load += node.load_mw * model.open[site]
-    return load - model.generated[site] if site in model.generated else load
+    model.interconnect = pyo.Constraint(sorted(rows), rule=row)
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
     """Return the usable interconnect of a site with everything built and bought."""
     node = data.candidates[site]
-    built = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
-    return usable_interconnect_mw(data.grid, node, built, node.upgrade.max_steps if node.upgrade else 0) or 0.0
+    return (
+        usable_interconnect_mw(data.grid, node, data.new_circuits, node.upgrade.max_steps if node.upgrade else 0) or 0.0
+    )
 
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
@@ -142,64 +138,30 @@ def _ready_sentence(data: SplitData) -> str:
     return f"grid.rules.ready_within_months is {limit:g}: {count} come later"
 
 
-SITE_RULES = (
-    Rule(
-        min_site,
-        lambda data: (
-            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
-        ),
-        "split",
-        order=80,
-        unit="modules",
-    ),
-    Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
-    Rule(
-        *(interconnect, _interconnect_sentence, "site"),
-        order=100,
-        index_names=1,
-        unit="MW",
-        max_site_modules=_interconnect_modules,
-    ),
-    Rule(ready, _ready_sentence, "site", order=70),
-)
-
-
 def _floor(value: float) -> int:
-    return math.floor(value + 1e-9)
+    return max(math.floor(value + 1e-9), 0)
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
     """Bound the modules of the whole campus: the smallest of each rule's own bound and of `known`, if it is given."""
-    rules = list(rules)
-    racks = [rule.racks(data) for rule in rules]
-    limits = [float(count // data.module_racks) for count in racks if count is not None]
-    limits += [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
+    limits = [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
-        return max(_floor(min(limits)), 0)
+        return _floor(min(limits))
     # Only the partial splits of a conflict come here; a hundred times every minimum size and pin is no limit to them.
     minimum = data.grid.rules.min_site_modules * len(data.candidates) + sum(data.pins.racks_by_site.values()) + 1
-    return 100 * minimum + (data.racks or 0)
+    return 100 * minimum + (data.pins.racks or 0)
 
 
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
     """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
     limits = [bound for rule in rules if (bound := rule.max_site_modules(data, site, modules)) is not None]
-    return max(_floor(min([float(modules), *limits])), 0)
-
-
-def min_site_modules(data: SplitData, rules: Iterable[Rule], sites: int) -> int:
-    """Bound an open site's modules from below where the racks in all are known; `sites` bounds the open sites."""
-    rules = list(rules)
-    racks = [bound for rule in rules if (bound := rule.racks(data)) is not None]
-    # Where demand and a pin both fix the racks, the racks of the demand are the last of the list.
-    return max((rule.min_site_modules(data, racks[-1], sites) for rule in rules), default=1) if racks else 1
+    return _floor(min([float(modules), *limits]))
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
     """Bound the open sites by each rule alone."""
-    limits = [bound for rule in rules if (bound := rule.max_sites(data)) is not None]
-    return min([len(data.candidates), *limits])
+    return min([len(data.candidates), *(bound for rule in rules if (bound := rule.max_sites(data)) is not None)])
 
 
 def rtt(model: Any, data: SplitData) -> None:
@@ -242,7 +204,20 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     return joined + (f", and carries no exchange between {tried}" if tried else "")
 
 
-LINK_RULES = (
-    Rule(rtt, _rtt_sentence, "split", order=50, excludes=_too_far),
-    Rule(wan_capacity, _wan_capacity_sentence, "split", order=40),
+SITE_RULES = (
+    Rule(
+        min_site,
+        lambda data: (
+            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
+        ),
+        "split",
+        unit="modules",
+    ),
+    Rule(area, _area_sentence, "site", unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
+    Rule(
+        interconnect, _interconnect_sentence, "site", index_names=1, unit="MW", max_site_modules=_interconnect_modules
+    ),
+    Rule(ready, _ready_sentence, "site"),
+    Rule(rtt, _rtt_sentence, "split", excludes=_too_far),
+    Rule(wan_capacity, _wan_capacity_sentence, "split"),
 )

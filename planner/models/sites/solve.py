@@ -12,9 +12,8 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
-from planner.models import Options, SitesRequest
+from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import model
-from planner.models.sites.explanation import NodeLoad, Relaxation
 from planner.models.sites.model import RULES, build
 from planner.models.sites.split_data import SplitData, gather
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
@@ -33,11 +32,14 @@ NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in n
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
     """Return a smallest conflict, marked by what confirms it; None where a split exists, or where that is not known."""
     data, deadline = gather(instance, request), Deadline(options.time_limit)
-    if not infeasible(data, RULES, options):
+    if not split(data, RULES, options).infeasible:
         return None
 
+    def within() -> Options:
+        return replace(options, time_limit=deadline.limit)
+
     def proven(rules: frozenset[str]) -> bool:
-        return not deadline.passed and infeasible(data, rules, replace(options, time_limit=deadline.limit))
+        return not deadline.passed and split(data, rules, within()).infeasible
 
     # All of them are needed, as far as there was time; none where the balance of power alone has no answer.
     conflicting = remembered(proven, list(RULES))
@@ -48,41 +50,27 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
         return None
     # The set is judged again on its own: without any one rule a split exists.
     for name in rules:
-        if deadline.passed or not feasible(data, rules - {name}, replace(options, time_limit=deadline.limit)):
+        if deadline.passed or split(data, rules - {name}, within()).solution is None:
             return None
-    mark = confirmed(data, rules, replace(options, time_limit=deadline.limit))
-    # The rules that say most to the user are named first.
-    reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules) or NO_BALANCE
-    return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason, checked=mark)
-
-
-def infeasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
-    """Return whether it is proven, in two runs, that no split satisfies these rules."""
-    return _split(data, rules, options).infeasible
-
-
-def feasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
-    """Return whether there is a split that satisfies these rules: without an answer, nothing is known."""
-    return _split(data, rules, options).solution is not None
-
-
-def _split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
-    return _run(build(data, without=set(RULES) - set(rules)), options)
-
-
-def confirmed(data: SplitData, rules: Collection[str], options: Options) -> str:
-    """Return what confirms that no split satisfies these rules."""
     # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
     # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
-    deadline, m = Deadline(options.time_limit), build(data, without=set(RULES) - set(rules))
+    m, mark = build(data, without=set(RULES) - rules), ON_TRUST
     if options.solver != "highs" and not deadline.passed:
         from planner.solvers import cpsat
         from planner.solvers.cpsat_from_pyomo import restate
 
         second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
-        if second.infeasible:
-            return CONFIRMED
-    return BOUNDED if not deadline.passed and highs.refuted(m, time_limit=deadline.limit) else ON_TRUST
+        mark = CONFIRMED if second.infeasible else mark
+    if mark == ON_TRUST and not deadline.passed and highs.refuted(m, time_limit=deadline.limit):
+        mark = BOUNDED
+    # The rules that say most to the user are named first.
+    reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules) or NO_BALANCE
+    return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason, checked=mark)
+
+
+def split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
+    """Return a split that satisfies these rules; infeasible where it is proven, in two runs, that none does."""
+    return _run(build(data, without=set(RULES) - set(rules)), options)
 
 
 def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome[Values]:
@@ -140,26 +128,22 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         while left and conflicting(frozenset(left)):
             for name in smallest_conflict(conflicting, list(left)):
                 del left[name]
-        return [name for name in _OF_A_SITE if name not in left]
+        # With the row of the site, where one row is that of it.
+        rows = {name: f"{name}[{site}]" for name in _OF_A_SITE if RULES[name].scope == "site"}
+        of_area = ("headroom", "generation") if data.grid.rules.grid_model == "none" else ("headroom",)
+        rows |= {name: f"{name}[{data.candidates[site].balancing_authority}]" for name in of_area}
+        return sorted(rows.get(name, name) for name in _OF_A_SITE if name not in left)
 
     loads = [
         NodeLoad(
             node=site,
             racks=modules * data.module_racks,
             mw=modules * data.module_mw,
-            stopped_by=tuple(sorted(_row(data, name, site) for name in stopping(site))),
+            stopped_by=tuple(stopping(site)),
         )
         for site, modules in largest.items()
     ]
     return sorted(loads, key=lambda x: (-x.racks, x.node))
-
-
-def _row(data: SplitData, name: str, site: str) -> str:
-    """Name a rule with its row of a site, where one row is that of the site."""
-    if RULES[name].scope == "site":
-        return f"{name}[{site}]"
-    of_area = name == "headroom" or (name == "generation" and data.grid.rules.grid_model == "none")
-    return f"{name}[{data.candidates[site].balancing_authority}]" if of_area else name
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
@@ -173,8 +157,8 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
         def farther(ms: float) -> SplitData:
             return gather(instance.replaced(grid__rules__max_rtt_ms=ms), SitesRequest())
 
-        first = bisect_left(trips, True, key=lambda ms: feasible(farther(ms), RULES, options))
-        proved = first in (0, len(trips)) or infeasible(farther(trips[first - 1]), RULES, options)
+        first = bisect_left(trips, True, key=lambda ms: split(farther(ms), RULES, options).solution is not None)
+        proved = first in (0, len(trips)) or split(farther(trips[first - 1]), RULES, options).infeasible
         found += [
             Relaxation(rule="rtt", amount=ms - limit, unit="ms", proved=proved) for ms in trips[first : first + 1]
         ]

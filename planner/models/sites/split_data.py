@@ -5,21 +5,21 @@ split runs whole in each. Expected: a site may run less in a scenario, at the pr
 """
 
 import difflib
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
 import pyomo.core as pyo
 
 from planner.errors import InputError
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode, Scenario
+from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.references_and_pins import power_flow_gaps
 from planner.models import SitesRequest
-from planner.models.sites.dc_network import Corridor, DcNetwork
+from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.cost import HOURS_PER_YEAR
 
@@ -47,19 +47,11 @@ class SplitData:
     candidates: dict[str, PowerNode]
     authorities: dict[str, BalancingAuthority]
     graph: nx.MultiGraph
-    corridors: dict[str, Corridor]
+    corridors: dict[str, Line | NewLine]  # existing ones, and those in which circuits can be built
     pairs: dict[Pair, float]  # route in km between every two candidates
     disconnected: frozenset[Pair]  # that the fibre cannot join
     pins: Pins
     network: DcNetwork | None = None  # under the grid model dc
-    priced: dict[Pair, tuple[float, float]] = field(default_factory=dict)  # links between sites, once worked out
-
-    def link_prices(self, pair: Pair) -> tuple[float, float]:
-        """Return the price of one fibre pair and of one wavelength between two sites, over all that they light."""
-        if pair not in self.priced:
-            ends = {site: (self.candidates[site].latitude, self.candidates[site].longitude) for site in pair}
-            self.priced[pair] = fibre.link_prices(self.wan, ends)
-        return self.priced[pair]
 
     @property
     def module_racks(self) -> int:
@@ -71,15 +63,15 @@ class SplitData:
         """Power of one module at the grid connection."""
         return cost.facility_mw(self.hardware, self.module_racks)
 
+    @property
+    def new_circuits(self) -> dict[str, int]:
+        """The most circuits that can be built in each corridor."""
+        return {name: line.max_circuits for name, line in self.corridors.items() if isinstance(line, NewLine)}
+
     def spare_mw(self, authorities: Collection[str]) -> float:
         """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
         there = (node for node in self.grid.nodes if node.balancing_authority in authorities)
         return max(0.0, sum(node.generation_mw - node.load_mw for node in there))
-
-    @property
-    def racks(self) -> int | None:
-        """The total where it is pinned; None: as many as possible."""
-        return self.pins.racks
 
     def sites_of(self, authority: str) -> list[str]:
         """Return the candidates of a balancing authority."""
@@ -113,7 +105,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     grid = instance.grid
     if grid is None:
         raise InputError("grid: missing; a site split needs balancing_authorities and nodes")
-    candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
+    candidates = _candidates(grid)
     if not candidates:
         raise InputError('grid.nodes: no node may hold a site; set "site": true on one at least')
     if grid.rules.interconnect.enabled and grid.rules.interconnect.reading == "explicit":
@@ -125,7 +117,9 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
-    corridors = _corridors(grid)
+    corridors, graph = _corridors(grid), nx.MultiGraph()
+    graph.add_nodes_from(sorted(node.id for node in grid.nodes))
+    graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
     links = instance.wan or Wan()
     reach = fibre.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
     network = None
@@ -140,7 +134,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         wan=links,
         candidates=candidates,
         authorities={area.id: area for area in sorted(grid.balancing_authorities, key=lambda area: area.id)},
-        graph=_graph(grid, corridors),
+        graph=graph,
         corridors=corridors,
         pairs=reach.km,
         disconnected=reach.disconnected,
@@ -149,33 +143,19 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     )
 
 
-def _corridors(grid: Grid) -> dict[str, Corridor]:
-    lines: list[tuple[Line | NewLine, int, float | None, str]]
-    lines = [(line, line.circuits, None, f"grid.lines[{i}].id") for i, line in enumerate(grid.lines)]
-    every = enumerate(grid.new_lines)
-    lines += [(line, line.max_circuits, line.capex_usd, f"grid.new_lines[{i}].id") for i, line in every]
-    corridors: dict[str, Corridor] = {}
-    for line, circuits, capex, path in lines:
+def _candidates(grid: Grid) -> dict[str, PowerNode]:
+    return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
+
+
+def _corridors(grid: Grid) -> dict[str, Line | NewLine]:
+    corridors: dict[str, Line | NewLine] = {}
+    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
+    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
+    for path, line in lines:
         if line.id in corridors:
             raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
-        corridors[line.id] = Corridor(
-            id=line.id,
-            a=line.a,
-            b=line.b,
-            rating_mw=line.rating_mw,
-            circuits=circuits,
-            capex_usd=capex,
-            reactance_pu=line.reactance_pu,
-        )
+        corridors[line.id] = line
     return dict(sorted(corridors.items()))
-
-
-def _graph(grid: Grid, corridors: dict[str, Corridor]) -> nx.MultiGraph:
-    graph = nx.MultiGraph()
-    graph.add_nodes_from(sorted(node.id for node in grid.nodes))
-    for corridor in corridors.values():
-        graph.add_edge(corridor.a, corridor.b, key=corridor.id)
-    return graph
 
 
 def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
@@ -211,18 +191,15 @@ def module_capital_musd(data: SplitData) -> float:
     return rack_musd(data) + site_musd(data)[1]
 
 
-def construction_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of sites, new lines and upgrades."""
+def capital_musd(model: Any, data: SplitData) -> Any:
+    """Return the price of racks with their fabric, sites, new lines and upgrades."""
     fixed, module = site_musd(data)
-    lines = sum(model.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in model.circuits)
+    new = [line for line in data.corridors.values() if isinstance(line, NewLine)]
+    lines = sum(model.circuits[line.id] * (line.capex_usd / 1e6) for line in new)
     upgrades = {site: node.upgrade.capex_usd for site, node in data.candidates.items() if node.upgrade}
     steps = sum(model.steps[site] * (upgrades[site] / 1e6) for site in model.steps)
-    return fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
-
-
-def capital_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of racks, fabric, sites and new lines."""
-    return rack_musd(data) * sum(model.modules.values()) + construction_musd(model, data)
+    construction = fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
+    return rack_musd(data) * sum(model.modules.values()) + construction
 
 
 def energy_musd(model: Any, data: SplitData) -> Any:
@@ -230,37 +207,29 @@ def energy_musd(model: Any, data: SplitData) -> Any:
     return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
 
 
-def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
-    """Return the data with a scenario's figures in place of the grid's."""
-    areas = []
-    for area in sorted(data.grid.balancing_authorities, key=lambda area: area.id):
-        usd = scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh)
-        mw = scenario.headroom_mw.get(area.id, area.headroom_mw)
-        areas.append(area.replaced(headroom_mw=mw, energy_usd_per_mwh=usd))
-    feed = scenario.generation_mw
-    nodes = [x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes]
-    changes = {"balancing_authorities": tuple(areas), "nodes": tuple(nodes), "scenarios": ()}
-    grid = data.grid.replaced(**changes)
-    return replace(
-        data,
-        grid=grid,
-        candidates={node.id: node for node in sorted(nodes, key=lambda node: node.id) if node.site},
-        authorities={area.id: area for area in areas},
-        network=None if data.network is None else data.network.in_year(scenario.name, grid),
-    )
-
-
 def scenarios(data: SplitData) -> dict[str, SplitData]:
-    """Return the data of all scenarios that count, by name."""
-    if data.grid.rules.scenarios == "off":
-        return {}
-    return {year.name: of_scenario(data, year) for year in sorted(data.grid.scenarios, key=lambda year: year.name)}
-
-
-def weights(data: SplitData) -> tuple[float, dict[str, float]]:
-    """Return the weight of the grid's own figures and those of the scenarios; they sum to 1."""
-    weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
-    return max(0.0, 1.0 - sum(weight.values())), weight
+    """Return the data of all scenarios that count, by name: their figures in place of the grid's."""
+    by_name: dict[str, SplitData] = {}
+    counted = data.grid.scenarios if data.grid.rules.scenarios != "off" else ()
+    for scenario in sorted(counted, key=lambda scenario: scenario.name):
+        areas = {
+            area.id: area.replaced(
+                headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
+                energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
+            )
+            for area in data.authorities.values()
+        }
+        feed = scenario.generation_mw
+        nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
+        grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
+        by_name[scenario.name] = replace(
+            data,
+            grid=grid,
+            candidates=_candidates(grid),
+            authorities=areas,
+            network=None if data.network is None else data.network.in_year(scenario.name, grid),
+        )
+    return by_name
 
 
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
@@ -286,51 +255,25 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     return block
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitYear:
-    """One year of the split with its rows: the model's own, or a scenario's block."""
-
-    data: SplitData
-    block: Any
+def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
+    """Return the block of every scenario that counts, with its data."""
+    return {name: (model.component(f"scenario_{name}"), year) for name, year in scenarios(data).items()}
 
 
-def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
-    """Yield the grid's own year, then every scenario that counts."""
-    yield SplitYear(data=data, block=model)
-    yield from (SplitYear(data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
+def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
+    """List the rows and the data of each year of the split: the model's own, then those of the scenarios."""
+    return [(model, data), *scenario_blocks(model, data).values()]
 
 
-def block_of(model: Any, name: str) -> Any:
-    """Return the block of a scenario."""
-    return model.component(f"scenario_{name}")
-
-
-def scenario_energy_musd(model: Any, block: Any, data: SplitData) -> Any:
-    """Return the price of a year's energy in a scenario, and of the curtailed work, in M$."""
+def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
+    """Return the price of a year's energy in each scenario that counts, and of the curtailed work, in M$."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    total = sum(data.energy_musd(site) * block.modules[site] for site in data.candidates)
-    total += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
-    extra = model.component("extra_mw")
-    if extra is None:
-        return total
-    extra_cost = sum(data.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
-    extra_cost += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
-    return total + extra_cost / data.module_mw
-
-
-def expected_musd(model: Any, data: SplitData, own_musd: Any) -> Any:
-    """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean."""
-    by_name = scenarios(data)
-    if not by_name:
-        return own_musd
-    costs = {name: scenario_energy_musd(model, block_of(model, name), year) for name, year in by_name.items()}
-    if data.grid.rules.scenarios == "expected":
-        own, weight = weights(data)
-        return own * own_musd + sum(weight[name] * cost for name, cost in costs.items())
-    if model.component("worst_energy") is None:
-        dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
-        limit = dearest * sum(model.modules[site].ub for site in data.candidates)
-        model.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        each = {**costs, "": own_musd}
-        model.worst = pyo.Constraint(list(each), rule=lambda model, key: model.worst_energy >= each[key])
-    return model.worst_energy
+    extra, costs = model.component("extra_mw"), dict[str, Any]()
+    for name, (block, year) in scenario_blocks(model, data).items():
+        costs[name] = energy_musd(block, year)
+        costs[name] += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
+        if extra is not None:
+            more = sum(year.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
+            more += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
+            costs[name] += more / data.module_mw
+    return costs

@@ -277,7 +277,7 @@ def request_of(i: Instance, sites: tuple[str, ...], circuit: Circuit, km: float)
     rate = circuit.wavelengths * w.wavelength_gbps * 1e9 / w.headroom_factor
     seconds = 8 * wan.exchange_bytes(circuit.stage_bytes, 2) / rate + w.round_trips * wan.rtt_ms(w, km) / 1e3
     asked = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=seconds)
-    return WanRequest(sites=sites, exchanging=sites, exchange=asked, capital=True)
+    return WanRequest(sites=sites, exchanging=sites, exchange=asked)
 
 
 @pytest.mark.parametrize("seed", range(16))

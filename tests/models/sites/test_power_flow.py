@@ -20,7 +20,8 @@ from planner.checks import sites as site_rules
 from planner.errors import InputError
 from planner.instance.instance import Instance, Limits
 from planner.models.sites.model import RULES, build
-from planner.models.sites.solve import conflict, infeasible, largest_loads
+from planner.models.sites.solve import conflict, largest_loads
+from planner.models.sites.solve import split as split_under
 from planner.models.sites.split_data import gather
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -227,7 +228,7 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
     found = conflict(instance, ANY, OPTIONS)
     assert found is not None and set(found.rules) == {"demand", "generation", "security"}
-    assert not infeasible(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
+    assert not split_under(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS).infeasible
 
 
 @each(

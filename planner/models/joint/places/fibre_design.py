@@ -68,7 +68,7 @@ class FibreDesigns:
             gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
             window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
             exchange = GradientExchange(stage_bytes=size, window_seconds=window)
-        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
         """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
@@ -103,7 +103,7 @@ class FibreDesigns:
             self.deadline.check()
             if pair not in self.routes:
                 exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
+                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = data.fibre, options

@@ -17,10 +17,10 @@ from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, JointPlan
 from planner.models.sites import model
-from planner.models.sites.model import SplitSolution, dispatch, excess_of, security_space
-from planner.models.sites.report import link_of, sites_plan
+from planner.models.sites.lazy_rows import security_space
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import block_of, expected_musd, gather, scenarios, years
+from planner.models.sites.split_data import gather, scenario_blocks, scenario_musd, years
+from planner.models.sites.split_section import sites_plan
 from planner.physics.site import cost
 from planner.plan.certificate import (
     BOUNDED,
@@ -56,26 +56,10 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
         var.setlb(x)
         var.setub(x)
     _settle(m, q, sites.seed)
-    own, data = dispatch(m, q.data), q.data
     waves = placed.circuit.wavelengths if placed.circuit is not None else 0
     # A link has the wavelengths of the plan; none where one of its sites holds no blocks.
-    lit = {pair: waves * (set(pair) <= set(placed.parts)) for pair in data.pairs if set(pair) <= set(placed.racks)}
-    solution = SplitSolution(
-        modules={site: racks // data.module_racks for site, racks in placed.racks.items()},
-        circuits=placed.circuits,
-        steps=placed.steps,
-        generated=own.generated,
-        flow=own.flow,
-        excess=excess_of(m),
-        scenarios={n: dispatch(block_of(m, n), year) for n, year in scenarios(data).items()},
-    )
-    return sites_plan(
-        data,
-        solution,
-        fabric_mw,
-        links=tuple(link_of(data, pair, n, required_gbps=n * data.wan.wavelength_gbps) for pair, n in lit.items()),
-        certificate=_certificate(sites, q, placed, given),
-    )
+    lit = {p: waves * (set(p) <= set(placed.parts)) for p in q.data.pairs if set(p) <= set(placed.racks)}
+    return sites_plan(m, q.data, fabric_mw, lit=lit, certificate=_certificate(sites, q, placed, given))
 
 
 def wan_section(sites: Sites, placed: PlacedParts, *, window_seconds: float = 0.0) -> WanPlan | None:
@@ -101,21 +85,21 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
 def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
     """Set the model to the solution: excess at its price, then scenarios at theirs, then the shortest flows."""
     _solve(m, seed)
-    for year in years(m, q.data):
+    for block, _ in years(m, q.data):
         for rule in model.RULES.values():
-            for var in (year.block.component(f"{rule.name}_excess") or {}).values():
+            for var in (block.component(f"{rule.name}_excess") or {}).values():
                 var.setub(max(var.value, 0.0) + 1e-9)
     if q.data.grid.rules.scenarios == "expected":
-        m.goal.set_value(expected_musd(m, q.data, 0.0))
+        weight = {scenario.name: scenario.weight for scenario in q.data.grid.scenarios}
+        m.goal.set_value(sum(weight[name] * usd for name, usd in scenario_musd(m, q.data).items()))
         _solve(m, seed)
-        for name in scenarios(q.data):
-            block = block_of(m, name)
+        for block, _ in scenario_blocks(m, q.data).values():
             for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
                 x.setlb(max(x.value - 1e-7, 0.0))
     if q.data.network is None:
         # All flows of all years, whatever their way: the cost leaves flows free, and loops confuse.
         total: Any = 0.0
-        for block in (year.block for year in years(m, q.data)):
+        for block, _ in years(m, q.data):
             keys = list(block.flow)
             block.size = pyo.Var(keys, domain=pyo.NonNegativeReals, bounds=lambda b, k: (0, b.flow[k].ub))
             block.forward = pyo.Constraint(keys, rule=lambda b, k: b.flow[k] <= b.size[k])
