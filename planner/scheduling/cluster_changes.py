@@ -37,7 +37,6 @@ from planner.models.placement.placement_problem import (
     PlacementProblem,
     bounds,
     measure,
-    min_split_groups,
     used,
 )
 from planner.models.placement.solve import FORMULATION, Ranked, Solution, in_rank_order, solve
@@ -160,14 +159,14 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
     # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    values, analytic = measure(problem, packing).values, bounds(problem).values
+    values, analytic = measure(problem, packing), bounds(problem)
     searched = len(values) - 1 - (not problem.follows)
     solution = Solution(
         packing=packing,
         values=values,
         bounds=analytic,
         analytic=analytic,
-        min_split=min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds),
+        min_split=problem.min_split,
         searched=searched,
     )
     proved = values[:searched] == analytic[:searched]
