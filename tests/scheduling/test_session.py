@@ -233,14 +233,14 @@ def test_bad_topologies_are_named(switches: list[TopologySwitch], says: str) -> 
 
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.scheduling import session
+    from planner.scheduling import placing
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
         return found.replaced(nodes=(found.nodes[1], *found.nodes[1:]))
 
-    placement = session.placement
-    monkeypatch.setattr(session, "placement", one_node_twice)
+    placement = placing.placement
+    monkeypatch.setattr(placing, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 occurs 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 

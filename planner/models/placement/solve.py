@@ -142,18 +142,6 @@ def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[
 
 
 Pieces = tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A group of a job: its name, its nodes in ring order, the leaves of these, and their ranks."""
-
-    name: str
-    nodes: tuple[str, ...]
-    leaves: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-
 Units = Sequence[Sequence[tuple[str, ...]]]
 
 
@@ -163,8 +151,8 @@ def rank(
     order: Iterable[Slot],
     units: Units,
     blocks: Callable[[int], Sequence[int]] | None = None,
-) -> list[Ranked]:
-    """Give groups their nodes in an order: `units` are the free units of each leaf, taken in their order.
+) -> tuple[str, ...]:
+    """Return a job's nodes by rank: groups get theirs in an order, of the free `units` of each leaf in their order.
 
     With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
     they can.
@@ -174,17 +162,16 @@ def rank(
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
-    ranked = []
+    by_rank: dict[int, str] = {}
     for slot in order:
         nodes: list[str] = []
-        pieces = next(orders[slot.kind])
-        for i, amount in pieces:
+        for i, amount in next(orders[slot.kind]):
             taken = chosen[i, amount].pop() if (i, amount) in chosen else range(following[i], following[i] + amount)
             for at in taken:
                 nodes.extend(units[i][at])
             following[i] += amount
-        ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
-    return ranked
+        by_rank.update(zip(slot.ranks, nodes, strict=True))
+    return tuple(by_rank[at] for at in range(len(by_rank)))
 
 
 def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
@@ -210,15 +197,6 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
-
-
-def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
-    """Return a job's nodes by rank."""
-    by_rank = [""] * nodes
-    for group in groups:
-        for rank, node in zip(group.ranks, group.nodes, strict=True):
-            by_rank[rank] = node
-    return tuple(by_rank)
 
 
 def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
