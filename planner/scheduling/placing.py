@@ -24,7 +24,8 @@ from planner.cluster import (
 )
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of, names
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem
 from planner.models.placement.solve import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
@@ -37,7 +38,7 @@ class LeafMap:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
+        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
         self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
         self.trees = len({leaf.tree for leaf in self.leaves})
 
@@ -149,7 +150,7 @@ def placement(
 
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     """Name the levels of a solution's objective, of a mesh by the axis of the level placed; those inside are whole."""
-    rows = zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
+    rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
         return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
     found, figures = levels(job), list[Figure]()
@@ -306,11 +307,11 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     proved = all(choice.proved for choice in chosen.values())
     best = min(chosen.values(), key=lambda choice: choice.values)
     placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
-    left, sizes, what = [len(own) for _, own in runs], set(order.groups), [level.what for level in levels(job)][-1:]
-    parts = what[0] if what else "groups"
+    left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
-    least[f"split {parts}"] = lower_bound_split(left, len(order.groups), min(sizes)) * (len(sizes) == 1)
+    kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
+    least[f"split {parts}"] = problems.min_split_groups(left, kinds)
     members, split, extra = best.values
     rows = [(f"split {parts}", split), ("extra pieces" if parts == "groups" else f"extra pieces of {parts}", extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":

@@ -342,6 +342,14 @@ def test_no_time_still_places(seed: int) -> None:
     assert (hasty.certificate.status == "optimal") == all(f.value == f.bound for f in hasty.figures[:2])
 
 
+def test_groups_of_several_sizes_that_no_leaf_holds_are_split_by_name_too() -> None:
+    """Of a group of three and two of four on leaves of five, four and two, the bound has the one that fits nowhere."""
+    sizes = ({"name": "a", "size": 4, "count": 2}, {"name": "b", "size": 3, "count": 1})
+    placed = planner.place(tree([5, 4, 2], 1), Job.model_validate({"name": "j", "groups": sizes}), order="name")
+    assert placed.groups_split >= placed.lower_bound_split == 1
+    assert placed.figures[0].analytic_bound == 1
+
+
 def test_groups_of_several_sizes_follow_each_other() -> None:
     """Kinds stand in rank order: a leaf that would cut is left part-free."""
     topology = tree([5, 5, 5], 3)
