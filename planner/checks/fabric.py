@@ -4,10 +4,9 @@ A fabric requested alone is built of the offered parts, cables every host, and i
 """
 
 import math
-from collections.abc import Iterator
 from itertools import product
 
-from planner.checks.cables import CABLE_RULES, LinkRates, Wired, fabrics, free_by_exchange, link_rates, wired
+from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
@@ -15,25 +14,12 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import (
-    FreeUplinks,
-    Locality,
-    allreduce_slowdown,
-    exchange_leaving,
-    pipeline_send_slowdown,
-)
+from planner.physics.network.transport import allreduce_slowdown, exchange_leaving, pipeline_send_slowdown
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
 from planner.simulation.flow_times import factor
 from planner.units import to_one
-
-
-def _placed(physics: PlanPhysics) -> Iterator[tuple[Wired, Locality, FreeUplinks]]:
-    """Yield fabrics with a placement: its traffic out of leaves, pods and zones, and what the exchange leaves free."""
-    for own in wired(physics):
-        if own.site in physics.crossings:
-            yield own, physics.crossings[own.site], free_by_exchange(physics, own.site, own.design)
 
 
 @needs("fabric")
@@ -111,9 +97,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
 
 
 def wiring(physics: PlanPhysics) -> Violations:
-    """Check the switches, ports and oversubscription of each tier, and all counts, price and power, as wired."""
+    """Check each tier, all counts, price and power as wired, the network's limits, and the loss that it survives."""
     for site, fabric, network, design in wired(physics):
         rates = link_rates(physics, fabric.lanes, fabric.switch)
+        for fault in network_limits(network, fabric.family, design, rates):
+            yield fault.replaced(rule=f"{fault.rule}[{site}]")
         for tier in fabric.tiers:
             yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, rates))
         of_design = ("switches", "switch_links", "endpoint_links", "pods", "zones", "group_links")
@@ -136,13 +124,6 @@ def wiring(physics: PlanPhysics) -> Violations:
 def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: Design) -> Bill:
     """Recompute the price and power of a fabric from its design and the model of each tier."""
     return bill(network, physics.switches[fabric.switch], design, physics.above(fabric))
-
-
-def network_rules(physics: PlanPhysics) -> Violations:
-    """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
-    for site, fabric, network, design in wired(physics):
-        for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric.lanes, fabric.switch)):
-            yield fault.replaced(rule=f"{fault.rule}[{site}]")
 
 
 def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:
@@ -248,10 +229,18 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
     return most
 
 
-def slowdowns(physics: PlanPhysics) -> Violations:
-    """Check the stated shares of traffic out of leaves, pods and zones, and the slowdowns by the uplinks."""
-    phi = physics.transport_slowdown
-    for (site, fabric, _, design), traffic, free in _placed(physics):
+@needs("layout")
+def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
+    """Check the shares of traffic out of leaves, pods and zones, and the slowdowns by uplinks that are stated.
+
+    CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks of
+    one unit exchange keys and values, or tokens, all with all, and what leaves a leaf, a pod or a zone shares uplinks.
+    """
+    phi, group = physics.transport_slowdown, strategy_of(layout).unit_racks(physics.gpus_per_rack)
+    for site, fabric, _, design in wired(physics):
+        if site not in physics.crossings:
+            continue
+        traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
         names = ("share_leaving_leaf", "share_leaving_pod", "share_leaving_zone")
         found = dict(zip(names, traffic.share_leaving, strict=True)) | {
             "pipeline_send_slowdown": pipeline_send_slowdown(phi, design, *traffic.share_leaving, free=free),
@@ -261,6 +250,11 @@ def slowdowns(physics: PlanPhysics) -> Violations:
             nic = physics.metrics.pipeline_send_nic_seconds
             found["p2p_seconds"] = nic * fabric.pipeline_send_slowdown
         yield from figures(f"slowdowns[{site}]", fabric, found)
+        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
+        shares = [exchange_leaving(physics.stages[site], design.domain_racks * count, group) for count in domains]
+        took = pipeline_send_slowdown(phi, design, *shares, free=free)
+        what = f"times the ideal exchange of {group} racks"
+        yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
 
 @needs("layout")
@@ -277,22 +271,6 @@ def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             (gpus, physics.gpus_per_rack, "GPUs of a rack are cabled", "GPUs in a rack"),
         ):
             yield from at_most(f"cabled[{site}]", *limit)
-
-
-@needs("layout")
-def unit_exchange(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that CP groups and experts on several racks, timed at the transport's own slowdown, meet no other.
-
-    Racks of one unit exchange keys and values, or tokens, all with all; what of it leaves a leaf, a pod or a zone
-    shares uplinks.
-    """
-    group, phi = strategy_of(layout).unit_racks(physics.gpus_per_rack), physics.transport_slowdown
-    for (site, _, _, design), _, free in _placed(physics):
-        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
-        shares = [exchange_leaving(physics.stages[site], design.domain_racks * count, group) for count in domains]
-        took = pipeline_send_slowdown(phi, design, *shares, free=free)
-        what = f"times the ideal exchange of {group} racks"
-        yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
 
 def transport_factor(physics: PlanPhysics) -> Violations:
@@ -370,7 +348,5 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
 
 
-RULES = (
-    every_site, switch, wirable, wiring, network_rules, transport_factor, slowdowns, cabled, unit_exchange, pins,
-)  # fmt: skip
-ALONE = (question, one_fabric, switch, wirable, wiring, network_rules, *CABLE_RULES, cheapest)
+RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
+ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)
