@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.checks import cost, sites
-from planner.checks.cost import recomputed
+from planner.checks.cost import TCO, recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
@@ -21,7 +21,6 @@ from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
-TCO = "total_cost_of_ownership_usd"
 
 
 def instance_hash(physics: PlanPhysics) -> Violations:
@@ -93,7 +92,7 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
-    price = recomputed(physics.plan, physics)
+    price = recomputed(physics)
     if price is None:
         return None
     in_all = cost.total_usd(physics) if physics.instance.objective.minimize == TCO else price.total_usd

@@ -23,13 +23,20 @@ from planner.physics.network.transport import free_uplinks, pipeline_send_slowdo
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.site.cost import bill as bill_of
 from planner.physics.site.cost import rack_of
-from planner.plan.plan import Cost, Curve, Plan, RunPlan
+from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
+TCO = "total_cost_of_ownership_usd"
+CENT = 0.01
+YEAR_HOURS = 365 * 24
+LISTED_YEARS = 100
+SLACK = 1e-9  # of a count of lives or of years
 
-def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
+
+def recomputed(physics: PlanPhysics) -> Cost | None:
     """Price a plan from its counts; None where the price of a part is not known."""
-    split, fabrics, network = plan.sites, plan.fabric.sites if plan.fabric else None, physics.instance.network
+    plan, network = physics.plan, physics.instance.network
+    split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
         standing = {place.site.id: place.authority.id for place in physics.standing}
         if any(site.id not in standing for site in split.sites):
@@ -57,7 +64,7 @@ def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
 
 def bill(physics: PlanPhysics) -> Violations:
     """Check that every part of the bill, and their total, are as counts and prices give them."""
-    stated, found = physics.plan.cost, recomputed(physics.plan, physics)
+    stated, found = physics.plan.cost, recomputed(physics)
     if stated is None or found is None:
         return
     for name in ("capex_usd", "opex_usd_per_year"):
@@ -68,24 +75,14 @@ def bill(physics: PlanPhysics) -> Violations:
 
 
 def budget(physics: PlanPhysics) -> Violations:
-    """Check that the recomputed total is within the budget, to the cent."""
-    limit, found = physics.instance.limits.budget_usd, recomputed(physics.plan, physics)
-    if limit is not None and found is not None and found.total_usd > limit + CENT:
-        yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
-
-
-def run_budget(physics: PlanPhysics) -> Violations:
-    """Check that the whole run is within the budget, to the cent, where the total cost of ownership is minimised."""
-    limit, asked = physics.instance.limits.budget_usd, physics.instance.objective.minimize
-    usd = total_usd(physics) if limit is not None and asked == "total_cost_of_ownership_usd" else None
-    if limit is not None and usd is not None and usd > limit + CENT:
-        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
-
-
-CENT = 0.01
-YEAR_HOURS = 365 * 24
-LISTED_YEARS = 100
-SLACK = 1e-9  # of a count of lives or of years
+    """Check that the total, and of the goal cost of ownership the whole run, is within the budget, to the cent."""
+    limit, found = physics.instance.limits.budget_usd, recomputed(physics)
+    spent = {("budget", "in all"): found.total_usd if found is not None else None}
+    if physics.instance.objective.minimize == TCO:
+        spent["budget[run]", "until the run ends"] = total_usd(physics)
+    for (rule, what), usd in spent.items():
+        if limit is not None and usd is not None and usd > limit + CENT:
+            yield broken(rule, f"{show(usd)} USD {what} > {show(limit)} USD budget")
 
 
 class BoughtPart(NamedTuple):
@@ -127,7 +124,7 @@ class CheckedRun(NamedTuple):
 def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
     """Return a plan over a run of so many days to train; None where these or a price are not known."""
     hardware, operation = physics.instance.hardware, physics.instance.operation or Operation()
-    money, given = recomputed(physics.plan, physics), physics.instance.limits.operation_years
+    money, given = recomputed(physics), physics.instance.limits.operation_years
     if money is None or days is None:
         return None
     pools = {pool.name: (i, pool, pool.rack) for i, pool in enumerate(hardware.pools) if not isinstance(pool.rack, str)}
@@ -234,7 +231,7 @@ def by_year(_: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
 
 
 RULES = (bill, budget)
-RUN_RULES = (run_rules, run_budget)
+RUN_RULES = (run_rules,)
 
 
 @needs("curve")
@@ -380,11 +377,9 @@ def _models(row: Row) -> list[str]:
 
 def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     switch, family = physics.switches[row["switch"]], FAMILIES[row["family"]]
-    rack, of_trees = (
-        family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1)),
-        COUNTS[COUNTS.index("spine_up") :],
-    )
-    own = {name: row.get(name, 0) for name in COUNTS if not (family.design.grouped and name in of_trees)}
+    rack = family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1))
+    counts = COUNTS[: COUNTS.index("spine_up")] if family.design.grouped else COUNTS  # the others are of trees
+    own = {name: row.get(name, 0) for name in counts}
     own["wan_ports"] = wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     models = [physics.switches[name] for name in _models(row)]
     nic = physics.instance.hardware.gpu_nic_bytes_per_second
@@ -408,8 +403,15 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
     rates = link_rates(physics, row["lanes"], switch.name)
     yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design, rates))
-    price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
-    size = max(1, layout.racks_per_stage_by_site[site])
+    # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
+    # stage loads the uplinks most where the stage's racks are close together.
+    price, size = fabric_bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
+    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
+    near = [min(1.0, design.domain_racks * count / size) for count in counts]
+    free = free_uplinks(design, _gateway(physics, site)[1], switch.port_gbps, *near)
+    inside = (design.domains_per_pod, design.domains_per_zone)
+    leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
+    slow = pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
     # Each group is a run of racks, and the last leaf domain part-full.
     full, last = divmod(design.racks, design.domain_racks)
     found = {
@@ -428,17 +430,3 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
     hidden = max(window, ideal * physics.transport_slowdown)
     yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")
-
-
-def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, design: Design) -> float:
-    """Recompute the slowdown of pipeline sends that all leave their leaf, pod and zone, where there are several.
-
-    The exchange of gradients of one stage loads the uplinks most where the stage's racks are close together.
-    """
-    group = max(1, layout.racks_per_stage_by_site[site])
-    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
-    near = [min(1.0, design.domain_racks * count / group) for count in counts]
-    free = free_uplinks(design, _gateway(physics, site)[1], physics.switches[row["switch"]].port_gbps, *near)
-    above = (design.domains_per_pod, design.domains_per_zone)
-    leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in above)]
-    return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)

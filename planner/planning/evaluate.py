@@ -329,7 +329,7 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
         layout=layout,
         stopped="limit",
     )
-    money = recomputed(plan, PlanPhysics(plan=plan))
+    money = recomputed(PlanPhysics(plan=plan))
     run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
     return plan.replaced(cost=money, run=run)
 
