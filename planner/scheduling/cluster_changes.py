@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
 
@@ -29,8 +28,9 @@ from planner.errors import InputError
 from planner.formats.placed_job import read_placement
 from planner.models import Options
 from planner.models.placement import cluster_changes as changes
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, bounds, measure, used
-from planner.models.placement.solve import FORMULATION, Solution, solve
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Progress
+from planner.models.placement.solve import FORMULATION, Solution, answer, solve
 from planner.scheduling import placing
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
@@ -85,7 +85,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
         packing, alone = Packing(whole=whole, split=split), placing.Counted(own[i], units, counted[i].level)
         placements.append(placing.placement(cluster, jobs[i], alone, _stated(own[i], packing, outcome), seed))
-        units = [free[count:] for free, count in zip(units, used(own[i], packing), strict=True)]
+        units = [free[count:] for free, count in zip(units, problems.used(own[i], packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
     if {kind.weight for kind in kinds} != {1}:
@@ -129,18 +129,10 @@ def _require_plain(job: Job, what: str) -> None:
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
     # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    values, analytic = measure(problem, packing), bounds(problem)
-    searched = len(values) - 1 - (not problem.follows)
-    solution = Solution(
-        packing=packing,
-        values=values,
-        bounds=analytic,
-        analytic=analytic,
-        min_split=problem.min_split,
-        searched=searched,
-    )
-    proved = values[:searched] == analytic[:searched]
-    return changed(outcome, solution=solution, stop=Stop.PROVED if proved else Stop.LIMIT)
+    analytic = problems.bounds(problem)
+    alone = Progress(packing, problems.measure(problem, packing), list(analytic))
+    own = answer(problem, alone, analytic, len(analytic) - 1 - (not problem.follows))
+    return changed(outcome, solution=own.solution, stop=own.stop)
 
 
 @bounded
@@ -248,13 +240,12 @@ Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a g
 def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
     room = Counter(dict(at_end))
-    leaving = []
+    leaving, targets = list[int](), dict[int, int]()
     for piece, (_, i, ranks) in enumerate(pieces):
         if room[i, len(ranks)]:
             room[i, len(ranks)] -= 1
         else:
             leaving.append(piece)
-    targets = {}
     for piece in leaving:
         _, i, ranks = pieces[piece]
         path = cluster.leaves[i].path[:1]
@@ -297,15 +288,8 @@ def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[Piece]:
 
 
 Unit = tuple[str, ...]
+Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
 LEVELS = ("split groups", "extra pieces", "groups across pods")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A group of the new job, and the segments of the running one that it keeps, None where one is missing."""
-
-    slot: Slot
-    units: tuple[Unit | None, ...]
 
 
 @bounded
@@ -323,9 +307,9 @@ def replace(
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
-    kept = []
+    kept = list[Kept]()
     for slot, units in _running_units(job, running):
-        kept.append(_Kept(slot, tuple(None if gone.intersection(unit) else unit for unit in units)))
+        kept.append((slot, [None if gone.intersection(unit) else unit for unit in units]))
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -370,7 +354,7 @@ def resize(
         groups.setdefault(_family(job, slot), []).append(units)
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
-    kept = []
+    kept = list[Kept]()
     for slot in _served(new):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
@@ -379,7 +363,7 @@ def resize(
         staying = changes.largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
         order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
         units = [units[place] for place in sorted(place for _, place in order[:size])]
-        kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
+        kept.append((slot, [*units, *[None] * (size - len(units))]))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
 
@@ -424,10 +408,10 @@ def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
 
 
 def _mended(
-    cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
+    cluster: Cluster, job: Job, running: Placement, kept: Sequence[Kept], gone: set[str], options: Options
 ) -> Mended:
     """Give each group its missing segments, where all that stay are in one tree; name what moves."""
-    stay = {node for slot in kept for unit in slot.units if unit is not None for node in unit}
+    stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
     counted = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     problem, homes = counted.q, {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
     if not homes:  # nobody stays, so that any tree will do
@@ -437,20 +421,19 @@ def _mended(
         homes = {max(room, key=lambda tree: (room[tree], -tree))}
     if cluster.trees > 1:
         problem = placing.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
-    groups = [changes.IncompleteGroup(frozenset(_on(cluster, own.units)), own.units.count(None)) for own in kept]
+    groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
     if outcome.solution is None:
-        size = job.segment_nodes
-        missing, free = sum(group.missing for group in groups) * size, sum(leaf.free for leaf in problem.leaves) * size
+        missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
         return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, units, by_rank = outcome.solution.taken, [iter(units) for units in counted.units], dict[int, str]()
-    for g, own in enumerate(kept):
-        on = _on(cluster, own.units)
+    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in counted.units], dict[int, str]()
+    for g, (slot, units) in enumerate(kept):
+        on = _on(cluster, units)
         order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
-        coming = iter([next(units[i]) for i in order for _ in range(taken[g, i])])
-        whole = [unit if unit is not None else next(coming) for unit in own.units]
-        by_rank.update(zip(own.slot.ranks, (node for unit in whole for node in unit), strict=True))
+        coming = iter([next(free_units[i]) for i in order for _ in range(taken[g, i])])
+        whole = [unit if unit is not None else next(coming) for unit in units]
+        by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
     nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
     placed = _placement(cluster, job, problem.leaves, nodes, outcome, options, running=stay)
     if gone:

@@ -74,6 +74,13 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
             improve(progress, options, searched, partial(level_model, problem, progress, options))
         except KeyboardInterrupt:
             progress.interrupted = True
+    return answer(problem, progress, analytic, searched)
+
+
+def answer(
+    problem: PlacementProblem, progress: Progress[Packing], analytic: tuple[int, ...], searched: int
+) -> Outcome[Solution]:
+    """Return the packing of a search: proven where its first levels, as many as were searched, are at their bounds."""
     solution = Solution(
         packing=progress.packing,
         values=progress.values,
