@@ -45,7 +45,7 @@ class JobPlacementModel:
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
     take: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole): those that chains take
     members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
-    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # by (tier, switch, kind)
+    local: list[tuple[int, int, cp_model.IntVar]] = field(default_factory=list)  # (tier, switch, groups within)
     opened: list[cp_model.IntVar] = field(default_factory=list)
     joints: list[cp_model.IntVar] = field(default_factory=list)  # shares of a group across pods meet: a piece more each
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
@@ -107,10 +107,8 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
     if not flows.by_pod:
         return goals
     split = sum(variable for members in flows.members for variable in members)
-    crossing = [
-        split - sum(variable for local in flows.local for (tier, _, _), variable in local.items() if tier == other)
-        for other in range(problem.tiers)
-    ]
+    within = [sum(variable for at, _, variable in flows.local if at == tier) for tier in range(problem.tiers)]
+    crossing = [split - local for local in within]
     boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
     part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + sum(flows.wasteful)
     return [*goals, *crossing, boundaries, part_free]
@@ -125,7 +123,7 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
     for (pod, _, _), variable in flows.arcs.items():
         inside[pod].append(variable)
-    for (tier, pod, _), variable in (place for local in flows.local for place in local.items()):
+    for tier, pod, variable in flows.local:
         if tier == 0:
             inside[pod].append(variable)
     used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
@@ -149,7 +147,8 @@ class SwitchShares:
     """The shares of groups that meet under one switch, from its pods or from the switches below it."""
 
     tier: int
-    below: tuple[int, ...]  # pods in the lowest pools, else pools by their place in the list
+    switch: int  # of the tier; -1: the root
+    below: tuple[int, ...]  # pods of the lowest tier, else switches
     first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
     # By units together before, and units of the share.
     more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
@@ -171,31 +170,26 @@ def pool_shares(
         pod: {k - kinds + 1: variable for k, variable in own.items() if k >= kinds} for pod, own in items.items()
     }
     pools: list[SwitchShares] = []
-    # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
-    place: dict[int, int] = {pod: pod for pod in problem.pods}
-    paths = {pod: problem.leaves[leaves[0]].path for pod, leaves in problem.pods.items()}
     for tier in range(1, problem.tiers + 1):
-        above: dict[int, list[int]] = {}  # the pods under each switch of the tier, or all under the root
-        for pod, path in paths.items():
-            above.setdefault(path[tier] if tier < problem.tiers else -1, []).append(pod)
-        for pods in above.values():
-            pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
-            join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
-        given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
-        above_of = {own: x for x, pool in enumerate(pools) if pool.tier == tier for own in pool.below}
-        place = {pod: above_of[own] for pod, own in place.items()}
-        for x, path in {place[pod]: path for pod, path in paths.items()}.items():
-            flows.members.append(list(pools[x].whole.values()))
-            tiers, whole = range(tier, problem.tiers), pools[x].whole.items()
-            flows.local.append({(t, path[t], k): variable for t in tiers for k, variable in whole})
+        above: dict[int, list[tuple[int, ...]]] = {}  # paths of pods by their switch of the tier, or all under the root
+        for leaves in problem.pods.values():
+            path = problem.leaves[leaves[0]].path
+            above.setdefault(path[tier] if tier < problem.tiers else -1, []).append(path)
+        for switch, paths in above.items():
+            below = tuple(dict.fromkeys(path[tier - 1] for path in paths))
+            pools.append(SwitchShares(tier=tier, switch=switch, below=below))
+            whole = join_shares(flows, pools[-1], [given[at] for at in below], max_split)
+            flows.members.append(whole)
+            flows.local.extend((t, paths[0][t], variable) for t in range(tier, problem.tiers) for variable in whole)
+        given = {pool.switch: pool.sent for pool in pools if pool.tier == tier}
     return pools
 
 
 def join_shares(
     flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
-) -> None:
-    """Require shares to meet, the largest of a group first, until they are a group or go up."""
-    kinds, name = flows.q.kinds, f"{pool.tier},{pool.below[0]}"
+) -> Variables:
+    """Require shares to meet, the largest of a group first, until they are a group or go up; return the groups."""
+    kinds, name = flows.q.kinds, f"{pool.tier},{pool.switch}"
     largest = max(kind.size for kind in kinds)
     coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by units
     for step in range(1, largest):
@@ -216,6 +210,7 @@ def join_shares(
     for units in sorted(coming.keys() | going.keys()):
         flows.require(f"join_shares[{name},{units}]", sum(coming[units]) == sum(going[units]))
     flows.joints.extend(pool.more.values())
+    return list(pool.whole.values())
 
 
 def joined_groups(
@@ -225,15 +220,14 @@ def joined_groups(
     at_hand = {pod: list(own) for pod, own in shares.items()}
     for tier in sorted({pool.tier for pool in pools}):
         sent: dict[int, list[Share]] = {}
-        for x, pool in enumerate(pools):
-            if pool.tier == tier:
-                sent[x] = []
-                below = [share for at in pool.below for share in at_hand[at]]
-                for kind, share in _joined(problem, pool, below, values):
-                    if kind is None:
-                        sent[x].append(share)
-                    else:
-                        yield kind, share[1]
+        for pool in (pool for pool in pools if pool.tier == tier):
+            sent[pool.switch] = []
+            below = [share for at in pool.below for share in at_hand[at]]
+            for kind, share in _joined(problem, pool, below, values):
+                if kind is None:
+                    sent[pool.switch].append(share)
+                else:
+                    yield kind, share[1]
         at_hand = sent
 
 
@@ -317,7 +311,7 @@ def formulate_chains(
         flows.opened.extend(chain.closed.values())
         flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
         above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
-        flows.local.append({(tier, box, kind): chain.items[kind] for tier, box in enumerate(above) for kind in kinds})
+        flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
     crossing = by_pod and problem.tiers and len(problem.pods) > 1
     pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
     place_split_groups(flows)
