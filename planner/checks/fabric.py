@@ -7,7 +7,7 @@ import math
 from itertools import product
 
 from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network.dragonfly import Dragonfly
@@ -25,9 +25,7 @@ from planner.units import to_one
 @needs("fabric")
 def every_site(physics: PlanPhysics, plan: FabricPlan) -> Violations:
     """Check that every site with replicas has a fabric, and nothing else has one."""
-    wanted = physics.racks_by_site.keys() & physics.replicas.keys()
-    for site in sorted(plan.sites.keys() ^ wanted):
-        yield broken(f"every_site[{site}]", f"{int(site in plan.sites)} fabrics, {int(site in wanted)} expected")
+    yield from once("every_site", "fabrics", plan.sites, physics.racks_by_site.keys() & physics.replicas.keys())
 
 
 def switch(physics: PlanPhysics) -> Violations:
