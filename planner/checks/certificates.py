@@ -280,8 +280,19 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def claims(physics: PlanPhysics) -> Violations:
-    """Check what every certificate says of itself, field by field."""
-    for rule, claim, allowed in (*_of_joint(physics), *_of_milps(physics), *_of_pools(physics), *_marks(physics)):
+    """Check what every certificate says of itself, field by field.
+
+    Its bound is confirmed by this check, by another solver, or on trust.
+    """
+    every = [*_of_joint(physics), *_of_milps(physics), *_of_pools(physics)]
+    columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
+    goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
+    joint = certificate.joint_mark(goal, grid=grid, columns=columns)
+    for name, claim in certificates(physics.plan).items():
+        marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
+        unmarked = claim.bound is None or name not in DECISIONS
+        every.append((f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}))
+    for rule, claim, allowed in every:
         for name, values in allowed.items():
             stated = getattr(claim, name)
             if not any(same(stated, value) for value in values):
@@ -361,17 +372,6 @@ def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
         words_of = {"small": certificate.SMALL_BATCH, "searches": searches, "boxes": boxes}
         allowed["formulation"] = (certificate.POOLS_FORMULATION.format(**words_of),)
     yield "pools_claims", pools.certificate, allowed
-
-
-def _marks(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield how the bound of a certificate may be confirmed: by this check, by another solver, or on trust."""
-    columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
-    goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
-    joint = certificate.joint_mark(goal, grid=grid, columns=columns)
-    for name, claim in certificates(physics.plan).items():
-        marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
-        unmarked = claim.bound is None or name not in DECISIONS
-        yield f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}
 
 
 @needs("pools")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, parts
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, parts
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -266,19 +266,17 @@ def mean_short(needed: int, n: int, p: float) -> float:
     return 0.0 if p >= 1 else float(math.fsum(_chances(n, p)[:needed] * (needed - np.arange(needed))))
 
 
-def counted(physics: PlanPhysics) -> Violations:
-    """Check that a plan says how it meets failures where the instance has any, and only there."""
-    wanted = failures_of(physics.instance) is not None and physics.plan.layout is not None
-    if wanted != (physics.plan.reliability is not None):
-        yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+def sections(physics: PlanPhysics) -> Violations:
+    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says.
 
-
-@needs("reliability", "layout")
-def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) -> Violations:
-    """Check the section by a plan's own fabrics, or the one whose links fail least; lanes are alike at all sites."""
+    Links are those of the plan's own fabrics, of lanes alike at all sites, or of the one whose links fail least.
+    """
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
-    lanes = sorted({fabric.lanes for fabric in fabrics.values()})
-    if failures is None:
+    plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
+    wanted = failures is not None and layout is not None
+    if wanted != (plan is not None):
+        yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+    if failures is None or plan is None or layout is None or physics.faults:
         return
     if failures.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
@@ -362,4 +360,4 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
         yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
 
 
-RULES = (counted, sections)
+RULES = (sections,)

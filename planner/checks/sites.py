@@ -256,14 +256,21 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
 
 
 def designed(physics: PlanPhysics) -> Violations:
-    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there."""
+    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there.
+
+    A design whose requirements can be recomputed must meet them.
+    """
     wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
-    planned = physics.plan.wan is not None
-    if wanted != planned:
+    design = physics.plan.wan
+    if wanted != (design is not None):
         expected = f"{int(wanted)} expected with {len(physics.standing)} sites"
-        yield broken("designed", f"{int(planned)} designs of the wide area planned, {expected}")
-    if physics.plan.wan is not None:
-        yield from must_be("designed", "protection", physics.plan.wan.protection, physics.wan.protection or "none")
+        yield broken("designed", f"{int(not wanted)} designs of the wide area planned, {expected}")
+    if design is not None:
+        yield from must_be("designed", "protection", design.protection, physics.wan.protection or "none")
+        req = requirements(physics)
+        if req is not None:
+            for rule in (fastest_form, demands, routes, capacity, edges):
+                yield from rule(physics, req, design)
 
 
 def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
@@ -402,13 +409,4 @@ def objective(physics: PlanPhysics) -> float | None:
     return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
 
 
-@needs("wan")
-def replay(physics: PlanPhysics, design: WanPlan) -> Violations:
-    """Check a design whose requirements can be recomputed."""
-    req = requirements(physics)
-    if req is not None:
-        for rule in (fastest_form, demands, routes, capacity, edges):
-            yield from rule(physics, req, design)
-
-
-WAN_RULES = (designed, replay)
+WAN_RULES = (designed,)
