@@ -1,7 +1,7 @@
 """A job in counts of a cluster's leaves, placed with its proof; also with ranks in the order of node names."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -287,25 +287,15 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     choice.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    free = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
-    runs = [(i, list(nodes)) for i, nodes in groupby(free, key=cluster.leaf_of.__getitem__)]
-    for at, (i, nodes) in enumerate(runs):
-        if any(other == i for other, _ in runs[:at]):
-            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
-            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
-    chosen: dict[int, Chosen] = {}
+    runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
     for tree in range(cluster.trees):
-        found = fewest_cuts([len(own) * (cluster.leaves[i].tree == tree) for i, own in runs], order, deadline)
-        if found is not None:
-            chosen[tree] = found
+        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs]
+        found = fewest_cuts(free, order, deadline)
+        room.append(sum(free))
+        chosen += [] if found is None else [found]
     if not chosen:
-        room = Counter[int]()
-        for i, own in runs:
-            room[cluster.leaves[i].tree] += len(own)
-        problem = in_segments(job, cluster.leaves, taken).q
-        return does_not_fit(job, problem, seed, cluster.trees, max(room.values(), default=0))
-    proved = all(choice.proved for choice in chosen.values())
-    best = min(chosen.values(), key=lambda choice: choice.values)
+        return does_not_fit(job, in_segments(job, cluster.leaves, taken).q, seed, cluster.trees, max(room))
+    proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
     placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
     left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
@@ -337,6 +327,18 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         figures=(*figures, *crossing),
         certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )
+
+
+def _runs(cluster: LeafMap, taken: set[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield each leaf with its free nodes, in the order of names. InputError: other leaves' nodes are between them."""
+    free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
+    for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
+        nodes = list(own)
+        if i in begun:
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
+        begun.add(i)
+        yield i, nodes
 
 
 def _order_of(job: Job) -> Order:
