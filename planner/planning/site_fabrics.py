@@ -183,7 +183,7 @@ def frontier(
             designs = alternatives(
                 instance, request, options, site=site, axes=axes, every=every, report=messages.append
             )
-            from planner.checks.cost import frontier as rules
+            from planner.checks.fabric import frontier as rules
 
             merits = list(designs[0].merits) if designs else []
             figures = [{**design.merits, **design.choices} for design in designs]
