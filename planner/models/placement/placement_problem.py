@@ -260,11 +260,6 @@ class Progress(Generic[Incumbent]):
             seconds=self.deadline.elapsed,
         )
 
-    def improve(self, packing: Incumbent, values: tuple[int, ...]) -> None:
-        """Take a packing as the incumbent where it is better."""
-        if values < self.values:
-            self.packing, self.values = packing, values
-
 
 def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]:
     """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""

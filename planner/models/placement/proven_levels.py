@@ -550,7 +550,9 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
         progress.constraints += len(model.proto.constraints)
         progress.solver = outcome.solver
         if outcome.solution is not None:
-            progress.improve(*search.read(outcome.solution))
+            packing, values = search.read(outcome.solution)
+            if values < progress.values:
+                progress.packing, progress.values = packing, values
         proofs.append(_proven(outcome, value if exclude else None))
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 
