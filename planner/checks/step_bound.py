@@ -220,7 +220,7 @@ class StepTimeBound(ColumnTimes):
         """
         few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.machine.model)
         for part in parts:
-            held, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
+            fitting, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
             for some in (few[at : at + size] for at in range(0, len(few), size)):
                 p = self.ranges.p[some, None]
                 if part is None:  # every stage
@@ -230,8 +230,8 @@ class StepTimeBound(ColumnTimes):
                     bounds = p * np.arange(part + 1)[None, :] // part
                     ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
                 layers = self._most_layers(some, ends - 1, seconds[some, None], every=part is None) * number
-                held.append(some[layers.sum(axis=1) + front >= self.cut.space.layers])
-            few = np.concatenate(held)
+                fitting.append(some[layers.sum(axis=1) + front >= self.cut.space.layers])
+            few = np.concatenate(fitting)
         return few
 
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
