@@ -28,15 +28,6 @@ from planner.physics.training import step
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
 
 
-class Wired(NamedTuple):
-    """The fabric of a site and the design behind it, which can be wired."""
-
-    site: str
-    fabric: SiteFabric
-    network: Network
-    design: Design
-
-
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
     """Yield the fabrics of the plan's sites by name."""
     if physics.plan.fabric is not None and physics.instance.network is not None:
@@ -45,11 +36,11 @@ def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
                 yield site, fabric, physics.instance.network
 
 
-def wired(physics: PlanPhysics) -> Iterator[Wired]:
-    """Yield the fabrics that can be wired: only these have counts."""
+def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
+    """Yield the fabrics that can be wired, with the design behind each: only these have counts."""
     for site, fabric, network in fabrics(physics):
         if site in physics.wired:
-            yield Wired(site, fabric, network, physics.wired[site])
+            yield site, fabric, network, physics.wired[site]
 
 
 class LinkRates(NamedTuple):
@@ -134,14 +125,13 @@ def cables(physics: PlanPhysics) -> Violations:
         by_low: Counter[str] = Counter()
         for (low, _), number in total.cables.items():
             by_low[low] += number
-        joined = by_low.pop(WAN_GATEWAY, 0) // split
+        joined, ends = by_low.pop(WAN_GATEWAY, 0) // split, by_low.pop("gpu", 0)
         if gateway is not None:
             # Each switch of a gateway has a port to the wide area for every link up.
             up = total.used[WAN_GATEWAY].sum(axis=1) // split
             matched = int(np.minimum(up, design.ports - up).sum())
             yield from figures(rule, gateway, {"uplinks": joined, "wan_ports": matched})
             yield from must_equal(rule, "WAN gateway switches without a cable", 0, int((up == 0).sum()))
-        ends = by_low.pop("gpu", 0)
         yield from figures(rule, fabric, {"endpoint_links": ends, "switch_links": by_low.total() // split})
         yield from must_equal(rule, "NIC ports with a cable", fabric.endpoint_links, int(total.used["gpu"].sum()))
         for tier in fabric.tiers:
@@ -160,32 +150,27 @@ CABLE_RULES = (cables,)
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that there is a WAN gateway just where one is asked for, with 8·bytes/t_wan <= ports · rate."""
-    for site, fabric, network in fabrics(physics):
-        gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
-        stated, expected = int(gateway is not None), int(_wan_gbps(physics, network, site) > 0)
-        if stated != expected:
-            yield broken(f"wan_gateway[{site}]", f"{stated} WAN gateways stated, {expected} expected")
-        if gateway is not None and switch is not None:
-            carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
-            ports = "Gbps of the WAN gateway's ports"
-            yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, "Gbps of gradients", ports)
+    """Check that there is a WAN gateway just where one is asked for, and its ports, switches, links and price.
 
-
-def _wan_gbps(physics: PlanPhysics, network: Network, site: str) -> float:
+    Its rate is enough for gradients, 8·bytes/t_wan <= ports · rate, and these fit the uplinks.
+    """
     split = physics.plan.sites
-    if not network.wan_gateway or physics.instance.wan is None or split is None:
-        return 0.0
-    return wan_gbps(physics.wan, split.links, physics.plan.wan, site)
-
-
-def wan_gateway_figures(physics: PlanPhysics) -> Violations:
-    """Check ports, switches, links and price of a WAN gateway by its rate, and that gradients fit its uplinks."""
-    for site, fabric, network, design in wired(physics):
-        gateway, switch = fabric.wan_gateway, physics.switches[fabric.switch]
-        if gateway is None:
+    for site, fabric, network in fabrics(physics):
+        gateway, switch, asked = fabric.wan_gateway, physics.switches.get(fabric.switch), physics.instance.wan
+        there = network.wan_gateway and asked is not None and split is not None
+        gbps = wan_gbps(physics.wan, split.links, physics.plan.wan, site) if there and split is not None else 0.0
+        if (gateway is not None) != (gbps > 0):
+            stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
+            yield broken(f"wan_gateway[{site}]", stated)
+        if gateway is None or switch is None:
             continue
-        gbps, price = _wan_gbps(physics, network, site), wan_gateway_bill(network, switch, design)
+        carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
+        ports = "Gbps of the WAN gateway's ports"
+        yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, "Gbps of gradients", ports)
+        design = physics.wired.get(site)
+        if design is None:
+            continue
+        price = wan_gateway_bill(network, switch, design)
         found = {
             "wan_gbps": gbps,
             "wan_ports": design.networks * wan_ports(gbps, design.networks, switch.port_gbps),
@@ -193,12 +178,12 @@ def wan_gateway_figures(physics: PlanPhysics) -> Violations:
             "switches": design.wan_gateways,
             "cost_usd": price.usd,
             "power_mw": price.mw,
-            "exchange_gbps": exchange_gbps(physics, site),
+            "exchange_gbps": sent,
         }
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
             rule, near = f"wan_gateway_uplinks[{site}]", physics.crossings[site].stage_in
-            loads = uplink_loads(design, exchange_gbps(physics, site), switch.port_gbps, *near)
+            loads = uplink_loads(design, sent, switch.port_gbps, *near)
             for level, (load, links) in loads.items():
                 sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
                 yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
@@ -312,4 +297,4 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                     yield from must_equal(rule, f"{name} on the {link.link}", getattr(link, name), figure)
 
 
-WAN_GATEWAY_RULES = (wan_gateway, wan_gateway_figures, shared_links)
+WAN_GATEWAY_RULES = (wan_gateway, shared_links)

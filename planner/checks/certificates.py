@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.checks import cost, sites
-from planner.checks.cost import recomputed
+from planner.checks.cost import TCO, recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
@@ -21,7 +21,6 @@ from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
-TCO = "total_cost_of_ownership_usd"
 
 
 def instance_hash(physics: PlanPhysics) -> Violations:
@@ -93,7 +92,7 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
-    price = recomputed(physics.plan, physics)
+    price = recomputed(physics)
     if price is None:
         return None
     in_all = cost.total_usd(physics) if physics.instance.objective.minimize == TCO else price.total_usd
@@ -281,8 +280,19 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def claims(physics: PlanPhysics) -> Violations:
-    """Check what every certificate says of itself, field by field."""
-    for rule, claim, allowed in (*_of_joint(physics), *_of_milps(physics), *_of_pools(physics), *_marks(physics)):
+    """Check what every certificate says of itself, field by field.
+
+    Its bound is confirmed by this check, by another solver, or on trust.
+    """
+    every = [*_of_joint(physics), *_of_milps(physics), *_of_pools(physics)]
+    columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
+    goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
+    joint = certificate.joint_mark(goal, grid=grid, columns=columns)
+    for name, claim in certificates(physics.plan).items():
+        marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
+        unmarked = claim.bound is None or name not in DECISIONS
+        every.append((f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}))
+    for rule, claim, allowed in every:
         for name, values in allowed.items():
             stated = getattr(claim, name)
             if not any(same(stated, value) for value in values):
@@ -362,17 +372,6 @@ def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
         words_of = {"small": certificate.SMALL_BATCH, "searches": searches, "boxes": boxes}
         allowed["formulation"] = (certificate.POOLS_FORMULATION.format(**words_of),)
     yield "pools_claims", pools.certificate, allowed
-
-
-def _marks(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield how the bound of a certificate may be confirmed: by this check, by another solver, or on trust."""
-    columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
-    goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
-    joint = certificate.joint_mark(goal, grid=grid, columns=columns)
-    for name, claim in certificates(physics.plan).items():
-        marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
-        unmarked = claim.bound is None or name not in DECISIONS
-        yield f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}
 
 
 @needs("pools")

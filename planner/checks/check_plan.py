@@ -6,10 +6,8 @@ Limits are compared with figures recomputed from the decisions, never with those
 from collections import Counter
 from collections.abc import Callable
 
-from planner.checks import cables, certificates, cost, fabric, layout, placement, power_flow, reliability, sites
-from planner.checks import joint_proof as joint
-from planner.checks.fabric import transport_factor
-from planner.checks.joint_proof import joined_racks_stated, max_racks_stated, missing_columns
+from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
+from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, show
 from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
@@ -20,21 +18,13 @@ from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.training import step
-from planner.plan.certificate import (
-    OUTSIDE,
-    RESTATED,
-    UNITS,
-    Conflict,
-    JointProof,
-    Violation,
-    decision_of,
-    declared_space,
-)
+from planner.plan import certificate
+from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan
 
 SECTIONS: dict[str, tuple[Rule, ...]] = {
-    "sites": (*sites.RULES, *power_flow.RULES),
-    "wan": sites.WAN_RULES,
+    "sites": (*site_rules.RULES, *power_flow.RULES),
+    "wan": site_rules.WAN_RULES,
     "layout": layout.RULES,
     "pools": layout.POOL_RULES,
     "fabric": (*fabric.RULES, *cables.WAN_GATEWAY_RULES, *cables.CABLE_RULES),
@@ -44,7 +34,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "run": cost.RUN_RULES,
     "choice": layout.CHOICE_RULES,
     "curve": cost.CURVE_RULES,
-    "proofs": (*certificates.RULES, *joint.RULES),
+    "proofs": (*certificates.RULES, *joint_proof.RULES),
 }
 
 
@@ -85,17 +75,16 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violati
 
 def names_resolved(physics: PlanPhysics) -> Violations:
     """Check that every part of the instance is given in full, not as a catalogue name."""
-    hardware, workload, network = physics.instance.hardware, physics.instance.workload, physics.instance.network
+    instance, network = physics.instance, physics.instance.network
     kinds: dict[str, type] = {"accelerator": Accelerator, "rack": Rack}
     kinds |= {"model": Model, "software": Software, "precision": Precision}
-    owners: list[tuple[str, object]] = [("hardware", hardware), ("workload", workload)]
-    owners += [(f"hardware.pools[{i}]", pool) for i, pool in enumerate(hardware.pools)]
-    named = [(f"{path}.{name}", getattr(of, name, None), kinds[name]) for path, of in owners for name in kinds]
-    named = [(path, part, kind) for path, part, kind in named if part is not None]
+    owners: dict[str, object] = {"hardware": instance.hardware, "workload": instance.workload}
+    owners |= {f"hardware.pools[{i}]": pool for i, pool in enumerate(instance.hardware.pools)}
+    named = [(f"{path}.{name}", getattr(of, name, None), kinds[name]) for path, of in owners.items() for name in kinds]
     for key in ("switches", "media") if network else ():
         named += [(f"network.{key}[{i}]", part, object) for i, part in enumerate(getattr(network, key))]
-    for path, part, kind in (*named, ("reliability", physics.instance.reliability, object)):
-        if isinstance(part, str) or not isinstance(part, kind):
+    for path, part, kind in (*named, ("reliability", instance.reliability, object)):
+        if part is not None and (isinstance(part, str) or not isinstance(part, kind)):
             yield broken("names_resolved", f"instance.{path} is the name {part!r}; a plan has it in full")
 
 
@@ -145,12 +134,10 @@ def complete(physics: PlanPhysics) -> Violations:
 
 ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
 # Rules of a split over sites, by what of the instance they come from; `pins` and `demand` are of any.
-SITE_RULES = frozenset(
-    (
-        *("area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect"),
-        *("min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity"),
-    )
-)
+SITE_RULES = frozenset({
+    "area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect",
+    "min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity",
+})  # fmt: skip
 POOLS = "hardware.pools"
 BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
@@ -158,17 +145,15 @@ BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules th
 def rules_of(instance: Instance) -> set[str]:
     """Return the names of the rules that the instance has."""
     limits, wan, network = instance.limits, instance.wan, instance.network
-    names = {"memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)}
-    given = {f"limits.{name}" for name in ("facility_power_mw", "budget_usd", "deadline_days")}
-    names |= {name for name in given if getattr(limits, name.removeprefix("limits.")) is not None}
-    names |= {"hardware.racks"} if instance.hardware.racks is not None else set()
-    names |= {POOLS} if instance.hardware.pools else set()
+    given = ("facility_power_mw", "budget_usd", "deadline_days")
+    there = dict.fromkeys(("memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)), True)
+    there |= {f"limits.{name}": getattr(limits, name) is not None for name in given}
+    there |= {"hardware.racks": instance.hardware.racks is not None, POOLS: bool(instance.hardware.pools)}
     if wan is not None:
-        names |= {"wan.protection"} if wan.protection == "one_cut" else set()
-        names |= {"wan.fibre_edges"} if wan.fibre_edges else set()
+        there |= {"wan.protection": wan.protection == "one_cut", "wan.fibre_edges": bool(wan.fibre_edges)}
     if network is not None:
-        names |= {f"network.{key}" for key, free in NETWORK_LIMITS.items() if getattr(network, key) != free}
-    return names | (set(SITE_RULES) if instance.grid is not None else set())
+        there |= {f"network.{key}": getattr(network, key) != free for key, free in NETWORK_LIMITS.items()}
+    return {name for name, own in there.items() if own} | (set(SITE_RULES) if instance.grid is not None else set())
 
 
 def known_rules(physics: PlanPhysics) -> Violations:
@@ -182,12 +167,13 @@ def known_rules(physics: PlanPhysics) -> Violations:
     for name, times in Counter(why.rules).items():
         if times > int(name in known):
             yield broken("known_rules", f"{name} occurs {times} times; once each of the {len(known)} rules there are")
-    if why.checked not in ("", *((*certificates.AGREED, RESTATED) if of_sites and why.decision == "sites" else ())):
+    agreed = (*certificates.AGREED, certificate.RESTATED) if of_sites and why.decision == "sites" else ()
+    if why.checked not in ("", *agreed):
         yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")
     if not why.reason.strip():
         yield broken("known_rules", "0 words of a reason")
     if not of_sites:
-        yield from must_be("known_rules", "decision", why.decision, decision_of(why.rules))
+        yield from must_be("known_rules", "decision", why.decision, certificate.decision_of(why.rules))
 
 
 def ended(physics: PlanPhysics) -> Violations:
@@ -196,14 +182,15 @@ def ended(physics: PlanPhysics) -> Violations:
     yield from must_be("ended", "objective", objective.name, physics.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
         yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(objective, name), None)
-    joint = objective.name in UNITS and not physics.instance.hardware.pools
-    for name, text in (("space", declared_space(physics.instance.workload.rules)), ("outside", OUTSIDE)):
+    joint = objective.name in certificate.UNITS and not physics.instance.hardware.pools
+    space = certificate.declared_space(physics.instance.workload.rules)
+    for name, text in (("space", space), ("outside", certificate.OUTSIDE)):
         yield from must_be("ended", f"objective.{name}", getattr(objective, name), text if joint else "")
     if plan.proof is not None:
         if plan.status == "unknown" or plan.proof != _refused(plan.proof):
             yield broken("ended", f"{plan.status}, yet a proof of more than the racks and columns that were refused")
-        yield from joined_racks_stated(physics.instance, plan.proof)
-        yield from transport_factor(physics)  # the times of the proof have it
+        yield from joint_proof.joined_racks_stated(physics.instance, plan.proof)
+        yield from fabric.transport_factor(physics)  # the times of the proof have it
     for name in ("model_choice", *(["transport"] if plan.proof is None else [])):
         if getattr(plan, name) is not None:
             yield broken("ended", f"{plan.status}, yet there is 1 {name}")
@@ -218,12 +205,19 @@ def _refused(proof: JointProof) -> JointProof:
 def no_column(physics: PlanPhysics) -> Violations:
     """Check that only listed columns keep the rules in conflict; where sites or fabrics conflict, it is on trust."""
     why, proof, instance, phi = physics.plan.conflict, physics.plan.proof, physics.instance, physics.transport_slowdown
-    if physics.plan.status != "infeasible" or why is None or not _of_columns(instance, why):
+    hardware, limits = instance.hardware, instance.limits
+    if physics.plan.status != "infeasible" or why is None or not why.rules:
+        return
+    # Columns refute a question in days of one pool, whose parts are given in full.
+    named = any(isinstance(part, str) for part in (hardware.accelerator, hardware.rack, instance.workload.model))
+    in_days = instance.objective.minimize == "days_to_train" and limits.max_batch_tokens is not None
+    by_columns = all(name.startswith(BY_COLUMNS) for name in why.rules)
+    if named or hardware.pools or not (in_days and by_columns):
         return
     if proof is None:
         yield broken("no_column", f"{', '.join(why.rules)} are in conflict by 0 proofs, 1 expected")
         return
-    deadline = instance.limits.deadline_days
+    deadline = limits.deadline_days
     days = deadline if deadline is not None and "limits.deadline_days" in why.rules else ANY_DAYS
     for i, column in enumerate(proof.columns):
         low, high = column.min_data_parallel, column.max_data_parallel
@@ -232,18 +226,10 @@ def no_column(physics: PlanPhysics) -> Violations:
             yield broken(f"no_column[{i}]", f"{what}, listed as below {show(days)} days")
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
-    yield from max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
-    for own in missing_columns(instance, days, _refused(proof), transport_slowdown=phi, stop=physics.stop):
-        yield own.replaced(rule="no_column")
-
-
-def _of_columns(instance: Instance, why: Conflict) -> bool:
-    """Return whether columns can refute a conflict: a question in days of one pool, whose parts are given in full."""
-    hardware, model = instance.hardware, instance.workload.model
-    named = any(isinstance(part, str) for part in (hardware.accelerator, hardware.rack, model))
-    in_days = instance.objective.minimize == "days_to_train" and instance.limits.max_batch_tokens is not None
-    by_columns = bool(why.rules) and all(name.startswith(BY_COLUMNS) for name in why.rules)
-    return by_columns and in_days and not named and not hardware.pools
+    yield from joint_proof.max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
+    own, stop = _refused(proof), physics.stop
+    for missing in joint_proof.missing_columns(instance, days, own, transport_slowdown=phi, stop=stop):
+        yield missing.replaced(rule="no_column")
 
 
 def pools_in_conflict(physics: PlanPhysics) -> Violations:
@@ -252,11 +238,9 @@ def pools_in_conflict(physics: PlanPhysics) -> Violations:
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
     usd = bill(physics.instance, 0, None, None).total_usd
-    for rule, drawn, limit, unit in (
-        ("limits.facility_power_mw", step.pools_mw(physics.instance), limits.facility_power_mw, "MW"),
-        ("limits.budget_usd", usd, limits.budget_usd, "USD"),
-    ):
-        if rule in why.rules and limit is not None and drawn <= limit:
+    for name, drawn, unit in (("facility_power_mw", step.pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):
+        limit = getattr(limits, name)
+        if f"limits.{name}" in why.rules and limit is not None and drawn <= limit:
             sides = f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}"
             yield broken("pools_in_conflict", f"{sides}, no conflict")
 

@@ -1,35 +1,31 @@
-"""Rules of money: the bill and the budget, energy, money and carbon of the whole run, curves and frontiers.
-
-No point of a curve or frontier dominates another, and the figures of each follow from its choices.
-"""
+"""Rules of money: the bill and the budget, energy, money and carbon of the whole run, and the curve of plans."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from planner.checks import sites
-from planner.checks.cables import link_rates
-from planner.checks.fabric import network_limits, priced
+from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.instance.grid import BalancingAuthority
 from planner.instance.instance import Operation
-from planner.instance.network import Network
-from planner.physics.network.fabric_designs import FAMILIES, design_for
-from planner.physics.network.fabric_designs import bill as fabric_bill
-from planner.physics.network.links import same_ports
-from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.site.cost import bill as bill_of
 from planner.physics.site.cost import rack_of
-from planner.plan.plan import Cost, Curve, Plan, RunPlan
+from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
+TCO = "total_cost_of_ownership_usd"
+CENT = 0.01
+YEAR_HOURS = 365 * 24
+LISTED_YEARS = 100
+SLACK = 1e-9  # of a count of lives or of years
 
-def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
+
+def recomputed(physics: PlanPhysics) -> Cost | None:
     """Price a plan from its counts; None where the price of a part is not known."""
-    split, fabrics, network = plan.sites, plan.fabric.sites if plan.fabric else None, physics.instance.network
+    plan, network = physics.plan, physics.instance.network
+    split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
         standing = {place.site.id: place.authority.id for place in physics.standing}
         if any(site.id not in standing for site in split.sites):
@@ -57,7 +53,7 @@ def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
 
 def bill(physics: PlanPhysics) -> Violations:
     """Check that every part of the bill, and their total, are as counts and prices give them."""
-    stated, found = physics.plan.cost, recomputed(physics.plan, physics)
+    stated, found = physics.plan.cost, recomputed(physics)
     if stated is None or found is None:
         return
     for name in ("capex_usd", "opex_usd_per_year"):
@@ -68,24 +64,14 @@ def bill(physics: PlanPhysics) -> Violations:
 
 
 def budget(physics: PlanPhysics) -> Violations:
-    """Check that the recomputed total is within the budget, to the cent."""
-    limit, found = physics.instance.limits.budget_usd, recomputed(physics.plan, physics)
-    if limit is not None and found is not None and found.total_usd > limit + CENT:
-        yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
-
-
-def run_budget(physics: PlanPhysics) -> Violations:
-    """Check that the whole run is within the budget, to the cent, where the total cost of ownership is minimised."""
-    limit, asked = physics.instance.limits.budget_usd, physics.instance.objective.minimize
-    usd = total_usd(physics) if limit is not None and asked == "total_cost_of_ownership_usd" else None
-    if limit is not None and usd is not None and usd > limit + CENT:
-        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
-
-
-CENT = 0.01
-YEAR_HOURS = 365 * 24
-LISTED_YEARS = 100
-SLACK = 1e-9  # of a count of lives or of years
+    """Check that the total, and of the goal cost of ownership the whole run, is within the budget, to the cent."""
+    limit, found = physics.instance.limits.budget_usd, recomputed(physics)
+    spent = {("budget", "in all"): found.total_usd if found is not None else None}
+    if physics.instance.objective.minimize == TCO:
+        spent["budget[run]", "until the run ends"] = total_usd(physics)
+    for (rule, what), usd in spent.items():
+        if limit is not None and usd is not None and usd > limit + CENT:
+            yield broken(rule, f"{show(usd)} USD {what} > {show(limit)} USD budget")
 
 
 class BoughtPart(NamedTuple):
@@ -127,7 +113,7 @@ class CheckedRun(NamedTuple):
 def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
     """Return a plan over a run of so many days to train; None where these or a price are not known."""
     hardware, operation = physics.instance.hardware, physics.instance.operation or Operation()
-    money, given = recomputed(physics.plan, physics), physics.instance.limits.operation_years
+    money, given = recomputed(physics), physics.instance.limits.operation_years
     if money is None or days is None:
         return None
     pools = {pool.name: (i, pool, pool.rack) for i, pool in enumerate(hardware.pools) if not isinstance(pool.rack, str)}
@@ -234,7 +220,7 @@ def by_year(_: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
 
 
 RULES = (bill, budget)
-RUN_RULES = (run_rules, run_budget)
+RUN_RULES = (run_rules,)
 
 
 @needs("curve")
@@ -309,136 +295,3 @@ def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
 
 
 CURVE_RULES = (curve_points, curve_of_plan, curve_share)
-
-
-Row = Mapping[str, Any]  # figures and choices of a design
-COUNTS = (
-    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
-    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
-    "super_spine_boxes",
-)  # fmt: skip
-BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
-
-
-def frontier(
-    physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
-) -> Violations:
-    """Check the rows of a site, by cost: the figures of each, and that no other matches or beats it in all merits."""
-    network, layout = physics.instance.network, physics.plan.layout
-    if network is None or layout is None:
-        yield broken(f"frontier[{site}]", f"{len(rows)} rows, and no network or layout to compare them by")
-        return
-    for i, row in enumerate(rows):
-        rule = f"frontier[{site}, {i}]"
-        faults = list(_faults(physics, network, row))
-        yield from (broken(rule, fault) for fault in faults)
-        if not faults:
-            yield from _row(rule, physics, network, layout, site, row)
-        if leaf_size is not None:
-            yield from must_equal(rule, "leaf_domain_racks asked for", row["leaf_domain_racks"], leaf_size)
-    for i, row in enumerate(rows[1:], start=1):
-        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
-            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
-    for i, row in enumerate(rows):
-        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
-        if better:
-            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
-
-
-def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
-    """Yield the choices of a row that nothing can be computed from, or that the network does not offer."""
-    for name in COUNTS:
-        value = row.get(name, 0)
-        if not isinstance(value, int) or value < 0 or (value < 1 and name in ("lanes", "split", "leaf_down")):
-            yield f"{name} is {value}; a count expected"
-    for up, bundle in BUNDLES:
-        # The bundles between routers of a group lead nowhere where a router is a group of its own.
-        if row.get(bundle, 0) > row.get(up, 0) and (row["family"], up) != ("dragonfly", "leaf_up"):
-            yield f"bundles of {row[bundle]} links, of {row.get(up, 0)} upwards ({bundle}, {up})"
-    if row["group_links"] and not row["family"].startswith("dragonfly"):
-        yield f"{row['group_links']} group_links of a {row['family']}, which has no groups"
-    if row["family"] not in network.families:
-        yield f"family {row['family']} is none of {', '.join(network.families)}"
-    if row["lanes"] > network.max_lanes:
-        yield f"{row['lanes']} lanes, {network.max_lanes} allowed"
-    models = _models(row)
-    unknown = [name for name in dict.fromkeys(models) if name not in physics.switches]
-    yield from (f"switch {name!r} is none of {', '.join(sorted(physics.switches))}" for name in unknown)
-    if unknown:
-        return
-    if not all(same_ports(physics.switches[name], physics.switches[models[0]]) for name in models):
-        yield f"switches {' and '.join(models)}, whose ports differ in rate, planes or price of links"
-    if row["split"] > physics.switches[row["switch"]].breakout:
-        yield f"ports in {row['split']} parts, {physics.switches[row['switch']].breakout} allowed"
-
-
-def _models(row: Row) -> list[str]:
-    """Return the models of a row's leaves, spines, cores and super-spines, which are of the cores', by name."""
-    spine, core = (row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))
-    return [row["switch"], spine, core, core]
-
-
-def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Design:
-    switch, family = physics.switches[row["switch"]], FAMILIES[row["family"]]
-    rack, of_trees = (
-        family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1)),
-        COUNTS[COUNTS.index("spine_up") :],
-    )
-    own = {name: row.get(name, 0) for name in COUNTS if not (family.design.grouped and name in of_trees)}
-    own["wan_ports"] = wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
-    models = [physics.switches[name] for name in _models(row)]
-    nic = physics.instance.hardware.gpu_nic_bytes_per_second
-    return design_for(row["family"], network, models, physics.cabled_racks(site), rack, nic, **own)
-
-
-def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
-    """Return the rates of the wide area and of the exchange of gradients at a site's WAN gateway, in Gbps."""
-    fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
-    gateway = fabric.wan_gateway if fabric else None
-    return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
-
-
-def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
-    """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
-    design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
-    reasons = list(unwirable(design, cross_rail=True))
-    yield from (broken(rule, reason) for reason in reasons)
-    if reasons:
-        return
-    yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    rates = link_rates(physics, row["lanes"], switch.name)
-    yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design, rates))
-    price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
-    size = max(1, layout.racks_per_stage_by_site[site])
-    # Each group is a run of racks, and the last leaf domain part-full.
-    full, last = divmod(design.racks, design.domain_racks)
-    found = {
-        "cost_usd": price.usd,
-        "power_mw": price.mw,
-        "pipeline_send_slowdown": slow,
-        "racks_outside_leaf": max(0, design.racks - design.domain_racks),
-        "unavoidable_splits": max(0, layout.rack_stages - full * (design.domain_racks // size) - last // size),
-        "switches": design.switches,
-        "tiers": design.tiers,
-        "planes": switch.planes * design.lanes,
-        "leaf_domain_racks": design.domain_racks,
-    }
-    for name, figure in found.items():
-        yield from must_equal(rule, name, row[name], figure)
-    ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
-    hidden = max(window, ideal * physics.transport_slowdown)
-    yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")
-
-
-def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, design: Design) -> float:
-    """Recompute the slowdown of pipeline sends that all leave their leaf, pod and zone, where there are several.
-
-    The exchange of gradients of one stage loads the uplinks most where the stage's racks are close together.
-    """
-    group = max(1, layout.racks_per_stage_by_site[site])
-    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
-    near = [min(1.0, design.domain_racks * count / group) for count in counts]
-    free = free_uplinks(design, _gateway(physics, site)[1], physics.switches[row["switch"]].port_gbps, *near)
-    above = (design.domains_per_pod, design.domains_per_zone)
-    leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in above)]
-    return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)

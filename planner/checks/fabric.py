@@ -1,27 +1,23 @@
 """Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic.
 
 A fabric requested alone is built of the offered parts, cables every host, and is the cheapest of its kinds (`ALONE`).
+No row of a frontier of fabrics dominates another, and the figures of each follow from its choices (`frontier`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
-from planner.checks.cables import CABLE_RULES, LinkRates, Wired, fabrics, free_by_exchange, link_rates, wired
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
+from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
+from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
+from planner.physics.network import transport
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import (
-    FreeUplinks,
-    Locality,
-    allreduce_slowdown,
-    exchange_leaving,
-    pipeline_send_slowdown,
-)
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
@@ -29,19 +25,10 @@ from planner.simulation.flow_times import factor
 from planner.units import to_one
 
 
-def _placed(physics: PlanPhysics) -> Iterator[tuple[Wired, Locality, FreeUplinks]]:
-    """Yield fabrics with a placement: its traffic out of leaves, pods and zones, and what the exchange leaves free."""
-    for own in wired(physics):
-        if own.site in physics.crossings:
-            yield own, physics.crossings[own.site], free_by_exchange(physics, own.site, own.design)
-
-
 @needs("fabric")
 def every_site(physics: PlanPhysics, plan: FabricPlan) -> Violations:
     """Check that every site with replicas has a fabric, and nothing else has one."""
-    wanted = physics.racks_by_site.keys() & physics.replicas.keys()
-    for site in sorted(plan.sites.keys() ^ wanted):
-        yield broken(f"every_site[{site}]", f"{int(site in plan.sites)} fabrics, {int(site in wanted)} expected")
+    yield from once("every_site", "fabrics", plan.sites, physics.racks_by_site.keys() & physics.replicas.keys())
 
 
 def switch(physics: PlanPhysics) -> Violations:
@@ -111,9 +98,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
 
 
 def wiring(physics: PlanPhysics) -> Violations:
-    """Check the switches, ports and oversubscription of each tier, and all counts, price and power, as wired."""
+    """Check each tier, all counts, price and power as wired, the network's limits, and the loss that it survives."""
     for site, fabric, network, design in wired(physics):
         rates = link_rates(physics, fabric.lanes, fabric.switch)
+        for fault in network_limits(network, fabric.family, design, rates):
+            yield fault.replaced(rule=f"{fault.rule}[{site}]")
         for tier in fabric.tiers:
             yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, rates))
         of_design = ("switches", "switch_links", "endpoint_links", "pods", "zones", "group_links")
@@ -136,13 +125,6 @@ def wiring(physics: PlanPhysics) -> Violations:
 def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: Design) -> Bill:
     """Recompute the price and power of a fabric from its design and the model of each tier."""
     return bill(network, physics.switches[fabric.switch], design, physics.above(fabric))
-
-
-def network_rules(physics: PlanPhysics) -> Violations:
-    """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
-    for site, fabric, network, design in wired(physics):
-        for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric.lanes, fabric.switch)):
-            yield fault.replaced(rule=f"{fault.rule}[{site}]")
 
 
 def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:
@@ -248,19 +230,33 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
     return most
 
 
-def slowdowns(physics: PlanPhysics) -> Violations:
-    """Check the stated shares of traffic out of leaves, pods and zones, and the slowdowns by the uplinks."""
-    phi = physics.transport_slowdown
-    for (site, fabric, _, design), traffic, free in _placed(physics):
+@needs("layout")
+def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
+    """Check the shares of traffic out of leaves, pods and zones, and the slowdowns by uplinks that are stated.
+
+    CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks of
+    one unit exchange keys and values, or tokens, all with all, and what leaves a leaf, a pod or a zone shares uplinks.
+    """
+    phi, group = physics.transport_slowdown, strategy_of(layout).unit_racks(physics.gpus_per_rack)
+    for site, fabric, _, design in wired(physics):
+        if site not in physics.crossings:
+            continue
+        traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
         names = ("share_leaving_leaf", "share_leaving_pod", "share_leaving_zone")
         found = dict(zip(names, traffic.share_leaving, strict=True)) | {
-            "pipeline_send_slowdown": pipeline_send_slowdown(phi, design, *traffic.share_leaving, free=free),
-            "allreduce_slowdown": allreduce_slowdown(phi, design, *traffic.allreduces_leaving, free=free),
+            "pipeline_send_slowdown": transport.pipeline_send_slowdown(phi, design, *traffic.share_leaving, free=free),
+            "allreduce_slowdown": transport.allreduce_slowdown(phi, design, *traffic.allreduces_leaving, free=free),
         }
         if physics.metrics is not None:
             nic = physics.metrics.pipeline_send_nic_seconds
             found["p2p_seconds"] = nic * fabric.pipeline_send_slowdown
         yield from figures(f"slowdowns[{site}]", fabric, found)
+        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
+        blocks = [design.domain_racks * count for count in domains]
+        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in blocks]
+        took = transport.pipeline_send_slowdown(phi, design, *shares, free=free)
+        what = f"times the ideal exchange of {group} racks"
+        yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
 
 @needs("layout")
@@ -277,22 +273,6 @@ def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             (gpus, physics.gpus_per_rack, "GPUs of a rack are cabled", "GPUs in a rack"),
         ):
             yield from at_most(f"cabled[{site}]", *limit)
-
-
-@needs("layout")
-def unit_exchange(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that CP groups and experts on several racks, timed at the transport's own slowdown, meet no other.
-
-    Racks of one unit exchange keys and values, or tokens, all with all; what of it leaves a leaf, a pod or a zone
-    shares uplinks.
-    """
-    group, phi = strategy_of(layout).unit_racks(physics.gpus_per_rack), physics.transport_slowdown
-    for (site, _, _, design), _, free in _placed(physics):
-        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
-        shares = [exchange_leaving(physics.stages[site], design.domain_racks * count, group) for count in domains]
-        took = pipeline_send_slowdown(phi, design, *shares, free=free)
-        what = f"times the ideal exchange of {group} racks"
-        yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
 
 def transport_factor(physics: PlanPhysics) -> Violations:
@@ -370,7 +350,129 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
 
 
-RULES = (
-    every_site, switch, wirable, wiring, network_rules, transport_factor, slowdowns, cabled, unit_exchange, pins,
+RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
+ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)
+
+
+Row = Mapping[str, Any]  # figures and choices of a design
+COUNTS = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
+    "super_spine_boxes",
 )  # fmt: skip
-ALONE = (question, one_fabric, switch, wirable, wiring, network_rules, *CABLE_RULES, cheapest)
+BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
+
+
+def frontier(
+    physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
+) -> Violations:
+    """Check the rows of a site, by cost: the figures of each, and that no other matches or beats it in all merits."""
+    network, layout = physics.instance.network, physics.plan.layout
+    if network is None or layout is None:
+        yield broken(f"frontier[{site}]", f"{len(rows)} rows, and no network or layout to compare them by")
+        return
+    for i, row in enumerate(rows):
+        rule = f"frontier[{site}, {i}]"
+        faults = list(_faults(physics, network, row))
+        yield from (broken(rule, fault) for fault in faults)
+        if not faults:
+            yield from _row(rule, physics, network, layout, site, row)
+        if leaf_size is not None:
+            yield from must_equal(rule, "leaf_domain_racks asked for", row["leaf_domain_racks"], leaf_size)
+    for i, row in enumerate(rows[1:], start=1):
+        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
+            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
+    for i, row in enumerate(rows):
+        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
+        if better:
+            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
+
+
+def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
+    """Yield the choices of a row that nothing can be computed from, or that the network does not offer."""
+    for name in COUNTS:
+        value = row.get(name, 0)
+        if not isinstance(value, int) or value < 0 or (value < 1 and name in ("lanes", "split", "leaf_down")):
+            yield f"{name} is {value}; a count expected"
+    for up, bundle in BUNDLES:
+        # The bundles between routers of a group lead nowhere where a router is a group of its own.
+        if row.get(bundle, 0) > row.get(up, 0) and (row["family"], up) != ("dragonfly", "leaf_up"):
+            yield f"bundles of {row[bundle]} links, of {row.get(up, 0)} upwards ({bundle}, {up})"
+    if row["group_links"] and not row["family"].startswith("dragonfly"):
+        yield f"{row['group_links']} group_links of a {row['family']}, which has no groups"
+    if row["family"] not in network.families:
+        yield f"family {row['family']} is none of {', '.join(network.families)}"
+    if row["lanes"] > network.max_lanes:
+        yield f"{row['lanes']} lanes, {network.max_lanes} allowed"
+    models = _models(row)
+    unknown = [name for name in dict.fromkeys(models) if name not in physics.switches]
+    yield from (f"switch {name!r} is none of {', '.join(sorted(physics.switches))}" for name in unknown)
+    if unknown:
+        return
+    if not all(same_ports(physics.switches[name], physics.switches[models[0]]) for name in models):
+        yield f"switches {' and '.join(models)}, whose ports differ in rate, planes or price of links"
+    if row["split"] > physics.switches[row["switch"]].breakout:
+        yield f"ports in {row['split']} parts, {physics.switches[row['switch']].breakout} allowed"
+
+
+def _models(row: Row) -> list[str]:
+    """Return the models of a row's leaves, spines, cores and super-spines, which are of the cores', by name."""
+    spine, core = (row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))
+    return [row["switch"], spine, core, core]
+
+
+def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Design:
+    switch, family = physics.switches[row["switch"]], FAMILIES[row["family"]]
+    rack = family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1))
+    counts = COUNTS[: COUNTS.index("spine_up")] if family.design.grouped else COUNTS  # the others are of trees
+    own = {name: row.get(name, 0) for name in counts}
+    own["wan_ports"] = transport.wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
+    models = [physics.switches[name] for name in _models(row)]
+    nic = physics.instance.hardware.gpu_nic_bytes_per_second
+    return design_for(row["family"], network, models, physics.cabled_racks(site), rack, nic, **own)
+
+
+def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
+    """Return the rates of the wide area and of the exchange of gradients at a site's WAN gateway, in Gbps."""
+    fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
+    gateway = fabric.wan_gateway if fabric else None
+    return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
+
+
+def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
+    """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
+    design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
+    reasons = list(unwirable(design, cross_rail=True))
+    yield from (broken(rule, reason) for reason in reasons)
+    if reasons:
+        return
+    yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
+    rates = link_rates(physics, row["lanes"], switch.name)
+    yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design, rates))
+    # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
+    # stage loads the uplinks most where the stage's racks are close together.
+    price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
+    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
+    near = [min(1.0, design.domain_racks * count / size) for count in counts]
+    free = transport.free_uplinks(design, _gateway(physics, site)[1], switch.port_gbps, *near)
+    inside = (design.domains_per_pod, design.domains_per_zone)
+    leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
+    slow = transport.pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
+    # Each group is a run of racks, and the last leaf domain part-full.
+    full, last = divmod(design.racks, design.domain_racks)
+    found = {
+        "cost_usd": price.usd,
+        "power_mw": price.mw,
+        "pipeline_send_slowdown": slow,
+        "racks_outside_leaf": max(0, design.racks - design.domain_racks),
+        "unavoidable_splits": max(0, layout.rack_stages - full * (design.domain_racks // size) - last // size),
+        "switches": design.switches,
+        "tiers": design.tiers,
+        "planes": switch.planes * design.lanes,
+        "leaf_domain_racks": design.domain_racks,
+    }
+    for name, figure in found.items():
+        yield from must_equal(rule, name, row[name], figure)
+    ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
+    hidden = max(window, ideal * physics.transport_slowdown)
+    yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")

@@ -145,20 +145,8 @@ class Space:
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
-        if self._names_modules():
-            if pin == "full":
-                return [("none", "some")]
-            return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
-        if software.flash_attention and software.selective_gemm_share == 0:
-            return [("none", "some" if pin == "full" else "any")]
-        others: Repeats = "any" if self.rules.selective else "some"
-        return [("selective", "some")] if pin == "full" else [("none", "no"), ("selective", others)]
-
-    def _names_modules(self) -> bool:
-        """Return whether the stack repeats a module, core attention aside, that some layer of the model has."""
-        model, named = self.machine.model, set(self.machine.software.recompute_modules)
-        experts = model.experts
-        has = {
+        model, experts = self.machine.model, self.machine.model.experts
+        has = {  # by module that the stack may repeat, whether some layer of the model has it
             "layernorm": model.latent_attention is not None or experts is not None,
             "mla_up_proj": model.latent_attention is not None,
             "mlp": experts is None or experts.dense_layers > 0,
@@ -166,7 +154,14 @@ class Space:
             "moe_act": experts is not None,
             "shared_experts": experts is not None and experts.shared_ffn > 0,
         }
-        return any(has[name] for name in named - {"core_attn"})
+        if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
+            if pin == "full":
+                return [("none", "some")]
+            return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
+        if software.flash_attention and software.selective_gemm_share == 0:
+            return [("none", "some" if pin == "full" else "any")]
+        others: Repeats = "any" if self.rules.selective else "some"
+        return [("selective", "some")] if pin == "full" else [("none", "no"), ("selective", others)]
 
 
 def _divisors(number: int, most: int) -> list[int]:
@@ -304,16 +299,16 @@ class Cut:
     def pipelines(self) -> CutPipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
 
-        Pipelines and interleaving are included as far as the framework supports them, and packed pipelines have as many
-        stages in a rack as fit. Cuts that split a replica alike share the result.
+        Cuts that split a replica alike share the result.
         """
         known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
         if key not in known:
-            known[key] = self._pipelines()
+            known[key] = self._all_pipelines()
         found, overlapping = known[key], self.overlapping
         return found if overlapping is None else found.part(may_overlap_experts(found.p, found.v) == overlapping)
 
-    def _pipelines(self) -> CutPipelines:
+    def _all_pipelines(self) -> CutPipelines:
+        """Return pipelines, as far as the framework has them; packed ones have as many stages in a rack as fit."""
         layers, gpus, pins = self.space.layers, self.space.gpus, self.space.instance.pins
         fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
@@ -415,19 +410,18 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
     Of a campus no interconnection of which may hold more than a share, T <= sum of min(room, share·T). The right side
     grows with T, so putting a bound in gives a bound; it settles within a few rounds.
     """
-    largest, split = max_sites(instance), grid.rules.fault_split
-    within = _area_modules(instance, grid)
+    largest, split, (rooms, within) = max_sites(instance), grid.rules.fault_split, _rooms(instance, grid)
     interconnection = {area.id: area.interconnection for area in grid.balancing_authorities}
     by_area: dict[str, float] = defaultdict(float)
     by_interconnection: dict[str, list[float]] = defaultdict(list)
-    for node, room in _rooms(instance, grid):
+    for node, room in rooms:
         by_area[node.balancing_authority] += room
         by_interconnection[interconnection[node.balancing_authority]].append(room)
-    every = sorted((room for rooms in by_interconnection.values() for room in rooms), reverse=True)
+    every = sorted((room for _, room in rooms), reverse=True)
     limit = min(sum(every[:largest]), sum(min(modules, within[area]) for area, modules in by_area.items()))
     if not split.enabled or not math.isfinite(limit):
         return limit
-    most = [sum(sorted(rooms, reverse=True)[:largest]) for rooms in by_interconnection.values()]
+    most = [sum(sorted(own, reverse=True)[:largest]) for own in by_interconnection.values()]
     for _ in range(100):
         lower = min(limit, sum(min(room, split.max_share * limit) for room in most))
         if lower >= limit * (1 - SLACK):
@@ -440,21 +434,8 @@ def max_site_racks(instance: Instance) -> int:
     """Bound the racks of one site by its own limits and the headroom of its area; without a grid nothing does."""
     if instance.grid is None:
         return MANY
-    modules = max((room for _, room in _rooms(instance, instance.grid)), default=0.0)
+    modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)
     return math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
-
-
-def _rooms(instance: Instance, grid: Grid) -> list[tuple[PowerNode, float]]:
-    """Pair the candidates with the modules that each may have by itself."""
-    within = _area_modules(instance, grid)
-    return [(x, min(_site_modules(instance, grid, x), within[x.balancing_authority])) for x in _candidates(grid)]
-
-
-def _area_modules(instance: Instance, grid: Grid) -> dict[str, float]:
-    """Bound the modules of each area by its headroom."""
-    load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
-    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
-    return {area.id: area.headroom_mw / load if headroom else math.inf for area in grid.balancing_authorities}
 
 
 def _candidates(grid: Grid) -> list[PowerNode]:
@@ -462,21 +443,29 @@ def _candidates(grid: Grid) -> list[PowerNode]:
     return [node for node in grid.nodes if node.site and (months is None or node.ready_months <= months)]
 
 
-def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
-    """Bound the modules of one site by its land, its circuits with all built and bought, and a pin."""
-    hardware, soft, limits = instance.hardware, grid.rules.soft, [math.inf]
-    land, rule = cost.cooling_m2(hardware, hardware.racks_per_module), grid.rules.interconnect
-    if land is not None and node.area_m2 is not None and "area" not in soft:
-        limits.append(node.area_m2 / land)
-    if rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
-        built = {line.id: line.max_circuits for line in grid.new_lines}
-        usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
-        if usable is not None:
-            limits.append(usable / rule.share / cost.facility_mw(hardware, hardware.racks_per_module))
-    pin = instance.pins.get(f"sites.racks.{node.id}")
-    if pin is not None:
-        limits.append(pin / hardware.racks_per_module)
-    return max(0.0, min(limits))
+def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]], dict[str, float]]:
+    """Pair the candidates with the modules that each may have by itself; return those within each area's headroom too.
+
+    A site is limited by its land, by its circuits with all built and bought, by its area and by a pin.
+    """
+    hardware, soft, rule = instance.hardware, grid.rules.soft, grid.rules.interconnect
+    each, rooms = hardware.racks_per_module, list[tuple[PowerNode, float]]()
+    load, land = cost.facility_mw(hardware, each), cost.cooling_m2(hardware, each)
+    headroom = grid.rules.headroom and "headroom" not in soft
+    within = {area.id: area.headroom_mw / load if headroom else math.inf for area in grid.balancing_authorities}
+    wired = rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft
+    built = {line.id: line.max_circuits for line in grid.new_lines}
+    for node in _candidates(grid):
+        limits, pin = [within[node.balancing_authority]], instance.pins.get(f"sites.racks.{node.id}")
+        if land is not None and node.area_m2 is not None and "area" not in soft:
+            limits.append(node.area_m2 / land)
+        if wired:
+            usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
+            limits += [] if usable is None else [usable / rule.share / load]
+        if pin is not None:
+            limits.append(pin / each)
+        rooms.append((node, max(0.0, min(limits))))
+    return rooms, within
 
 
 class MaxRacks:

@@ -80,7 +80,7 @@ def missing_columns(
     unmet: dict[Key, set[Key]] = {}  # listed columns by cut, until the space is found to have them
     for key in listed:
         unmet.setdefault(key[: len(CUT)], set()).add(key)
-    found: list[tuple[float, int, Cut, CutPipelines]] = []
+    found: list[tuple[float, Cut, CutPipelines]] = []
     for cut in space.cuts():
         if stop():
             return
@@ -93,7 +93,7 @@ def missing_columns(
         floor = StepTimeBound(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, pipelines, racks, limit))
         ranges = floor.in_time(limit) if len(floor.ranges) else floor.ranges
         if len(ranges):
-            found.append((float(floor.seconds.min()), len(found), cut, ranges))
+            found.append((float(floor.seconds.min()), cut, ranges))
     yield from _columns_below(space, found, days, listed, stop)
     for key in () if stop() else listed:
         if key in unmet[key[: len(CUT)]]:
@@ -102,7 +102,7 @@ def missing_columns(
 
 def _columns_below(
     space: Space,
-    cuts: list[tuple[float, int, Cut, CutPipelines]],
+    cuts: list[tuple[float, Cut, CutPipelines]],
     days: float,
     listed: dict[Key, list[ExcludedColumn]],
     stop: Callable[[], bool],
@@ -110,7 +110,7 @@ def _columns_below(
     """Yield columns that are faster than the proof's bound, up to `MOST_NAMED`; cuts with the lowest floors first."""
     wrong: set[Key] = set()
     limit = days / space.days_a_second * (1 - ROUNDING)
-    for _, _, cut, ranges in sorted(cuts, key=lambda entry: entry[:2]):
+    for _, cut, ranges in sorted(cuts, key=lambda entry: entry[0]):
         for zero in space.zero_stages:
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):

@@ -5,7 +5,7 @@ least one where there is only one.
 """
 
 import math
-from collections.abc import Iterator
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -101,11 +101,10 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def recomputed(self) -> Ints:
         """Layers that each stage recomputes with each size, `NEVER` where it cannot hold it, or a pin excludes it."""
-        pins, fewest = self.cut.space.instance.pins, self._fewest_recomputed
-        for name in ("layers_per_stage", "recomputed_layers_per_stage"):
-            if len(pins.get(f"layout.{name}", fewest)) != self.p:
-                return np.full_like(fewest, NEVER)
+        fewest, pins = self._fewest_recomputed, self.cut.space.instance.pins
         layers, repeats = (pins.get(f"layout.{name}") for name in ("layers_per_stage", "recomputed_layers_per_stage"))
+        if any(pinned is not None and len(pinned) != self.p for pinned in (layers, repeats)):
+            return np.full_like(fewest, NEVER)
         if layers is None and self.cut.space.rules.even_stages:
             layers = [self.cut.space.layers // self.p] * self.p
         if layers is not None:
@@ -196,40 +195,29 @@ class PipelineSplits(ColumnTimes):
                 continue
             allowed, chunks = self.seconds[:, : place + 1], self.chunk[:, : place + 1]
             own = self._slowest(allowed, best)
-            if own is not None and own + once[place] < best:
-                best = min([best, *self._totals(allowed, chunks, most, best)])
+            if own is None or own + once[place] >= best:
+                continue
+            for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:  # the largest chunk
+                own = self._slowest(np.where(chunks <= chunk * (1 + ROUNDING), allowed, np.inf), best)
+                if own is None:
+                    break
+                best = min(best, own + self.once(chunk, most))
         return best if best < self.limit else math.inf
-
-    def _totals(self, allowed: Floats, chunks: Floats, most: int, best: float) -> Iterator[float]:
-        """Yield the least seconds for each largest chunk that may be better, largest stage given."""
-        for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:
-            stage = self._slowest(np.where(chunks <= chunk * (1 + ROUNDING), allowed, np.inf), best)
-            if stage is None:
-                return
-            total = stage + self.once(chunk, most)
-            if total < best:
-                best = total
-                yield total
 
     def _slowest(self, seconds: Floats, limit: float) -> float | None:
         """Return the least seconds of the slowest stage so that stages (any size between fine ones) hold all layers."""
-        values = np.unique(seconds[seconds < limit])
-        low, high = 0, len(values)
-        while low < high:
-            middle = (low + high) // 2
-            if self._holds(seconds <= values[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        return float(values[low]) if low < len(values) else None
 
-    def _holds(self, fine: NDArray[np.bool_]) -> bool:
-        """Return whether stages within the sizes that are fine hold all layers."""
-        if not bool(fine.any(axis=1).all()):
-            return False
-        largest = fine.shape[1] - 1 - np.argmax(fine[:, ::-1], axis=1)
-        least, most = int(self.sizes[np.argmax(fine, axis=1)].sum()), int(self.sizes[largest].sum())
-        return least <= self.cut.space.layers <= most
+        def hold(longest: float) -> bool:
+            fine = seconds <= longest
+            if not bool(fine.any(axis=1).all()):
+                return False
+            largest = fine.shape[1] - 1 - np.argmax(fine[:, ::-1], axis=1)
+            least, most = int(self.sizes[np.argmax(fine, axis=1)].sum()), int(self.sizes[largest].sum())
+            return least <= self.cut.space.layers <= most
+
+        values = np.unique(seconds[seconds < limit]).tolist()
+        first = bisect_left(values, True, key=hold)
+        return values[first] if first < len(values) else None
 
 
 def witness(
@@ -245,9 +233,6 @@ def witness(
         return None
     if len(micro_batches) == 1:
         return int(micro_batches[0]), found
-    middle = len(micro_batches) // 2
-    for some in (micro_batches[middle:], micro_batches[:middle]):
-        one = witness(cut, zero_stage, pipelines, replicas, some, limit)
-        if one is not None:
-            return one
-    return None
+    halves = np.array_split(micro_batches, [len(micro_batches) // 2])
+    each = (witness(cut, zero_stage, pipelines, replicas, half, limit) for half in reversed(halves))
+    return next((one for one in each if one is not None), None)

@@ -136,26 +136,24 @@ def interval(rule: str, stated: tuple[float, float], found: tuple[float, float])
 
 
 @needs("layout")
-def assumed_slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the layout assumes no faster network than the transport and the fabric of any site are."""
+def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
+    """Check that the layout assumes no faster network than the transport and the fabric of any site are.
+
+    The links between sites with replicas, less their headroom, are as wide and near as is assumed.
+    """
     fabrics = sorted(physics.plan.fabric.sites.items()) if physics.plan.fabric else ()
     for name, what in (("pipeline_send_slowdown", "pipeline sends"), ("allreduce_slowdown", "all-reduces")):
-        assumed, own = getattr(layout.assumptions, name), "the transport's own slowdown"
-        yield from at_most("assumed_slowdowns", physics.transport_slowdown, assumed, own, f"assumed of {what}")
+        given, own = getattr(layout.assumptions, name), "the transport's own slowdown"
+        yield from at_most("assumed_slowdowns", physics.transport_slowdown, given, own, f"assumed of {what}")
         for site, fabric in fabrics:
             slow = getattr(fabric, name)
-            yield from at_most(f"assumed_slowdowns[{site}]", slow, assumed, f"slowdown of {what}", "assumed")
-
-
-@needs("layout")
-def assumed_wan(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the links between sites with replicas, less their headroom, are as wide and near as is assumed."""
+            yield from at_most(f"assumed_slowdowns[{site}]", slow, given, f"slowdown of {what}", "assumed")
     net, gbps, rtt_ms = physics.instance.wan, layout.assumptions.wan_gbps, layout.assumptions.wan_rtt_ms
     training = [place.site.id for place in physics.standing if place.site.id in physics.replicas]
     if len(physics.replicas) < 2:
         if gbps is not None or rtt_ms is not None:
-            assumed = f"{gbps} Gbps and {rtt_ms} ms between sites are assumed"
-            yield broken("assumed_wan", f"{assumed}, and {len(physics.replicas)} exchange gradients < 2")
+            far = f"{gbps} Gbps and {rtt_ms} ms between sites are assumed"
+            yield broken("assumed_wan", f"{far}, and {len(physics.replicas)} exchange gradients < 2")
     elif net is not None and (gbps is None or rtt_ms is None):
         sites = f"{len(physics.replicas)} sites exchange gradients > 1"
         yield broken("assumed_wan", f"{sites}, and no rate and round trip are assumed between them")
@@ -190,9 +188,7 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield from must_be(f"pins[{path}]", name, chosen[name], wanted)
 
 
-RULES = (
-    well_formed, degrees, framework, replicas, metrics, assumed_slowdowns, assumed_wan, pins,
-)  # fmt: skip
+RULES = (well_formed, degrees, framework, replicas, metrics, assumed, pins)
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:

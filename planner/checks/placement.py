@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import count as numbers_from_0
 from itertools import islice, pairwise, product
@@ -21,9 +21,7 @@ from planner.plan.plan_sections import LayoutPlan, PlacementPlan
 def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     """Check that the replicas of every site are placed, and of no other, as stripes and blocks are where stated."""
     placed, planned = placement.sites.keys(), physics.racks_by_site.keys()
-    wanted = planned & physics.replicas.keys()
-    for site in sorted((placed - planned) | (wanted - placed)):
-        yield broken(f"every_site[{site}]", f"{int(site in placed)} placements, {int(site in wanted)} expected")
+    yield from once("every_site", "placements", placed, planned & (physics.replicas.keys() | placed))
     for name in ("stripes", "blocks_by_site"):
         if getattr(placement, name):
             yield from once("known_sites", f"entries of {name}", getattr(placement, name), placed)
@@ -31,8 +29,12 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement")
 def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that the racks and stages named exist, each fragment within the leaf domain it names, no rack twice."""
-    stages = physics.plan.layout.rack_stages if physics.plan.layout else 0
+    """Check that the racks and stages named exist, each fragment within the leaf domain it names, no rack twice.
+
+    Every stage has the racks of its replica group at every site with replicas.
+    """
+    layout = physics.plan.layout
+    stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):
         total, wired = physics.cabled_racks(site), site in physics.wired and site in physics.stages
         size = physics.wired[site].domain_racks if wired else 0
@@ -54,14 +56,8 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
             who = [i for i, stage in enumerate(ranks) if twice[0] in stage]
             what = f"rack {twice[0]} is assigned {times[twice[0]]} times > 1 (stages {who})"
             yield broken(f"one_stage_per_rack[{site}]", f"{what}; {len(twice):,} racks are")
-
-
-@needs("layout")
-def group_size(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that every stage has the racks of its replica group at every site with replicas."""
-    for site, stages in sorted(physics.stages.items()):
-        wanted = layout.racks_per_stage_by_site.get(site, 0)
-        wrong = [(i, len(ranks)) for i, ranks in enumerate(stages) if len(ranks) != wanted]
+        wanted = layout.racks_per_stage_by_site.get(site, 0) if layout else 0
+        wrong = [(i, len(stage)) for i, stage in enumerate(ranks) if len(stage) != wanted]
         for i, count in wrong[:3]:
             more = f"; {len(wrong)} stages differ" if len(wrong) > 1 else ""
             yield broken(f"group_size[{site}]", f"stage {i} has {count:,} racks, {wanted:,} expected{more}")
@@ -132,7 +128,7 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
         yield from must_equal(f"pins[{BLOCKS_AT}{site}]", "blocks against the pin", stated, number)
 
 
-RULES = (every_site, racks, group_size, placed_groups, blocks, pins)
+RULES = (every_site, racks, placed_groups, blocks, pins)
 
 
 STOPPED = ("proved", "limit", "interrupted", "failed")
@@ -145,9 +141,8 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
     stated = list(statements(job, placed))
     if not placed.nodes:
         return [*stated, *refusal(replay)]
-    found = [*known_free_nodes(replay), *must_equal("job_size", "nodes", len(placed.nodes), job.nodes)]
-    found = found or list(ranks_of_groups(job, placed))  # the other rules read the places of ranks and groups
-    if found:
+    found = list(known_free_nodes(replay)) or list(ranks_of_groups(job, placed))
+    if found:  # the other rules read the places of ranks and groups
         return found
     rules = (groups, neighbours, segments_and_trees, proofs)
     return [*stated, *order_of_names(placed), *(violation for rule in rules for violation in rule(replay))]
@@ -200,14 +195,11 @@ class Replay:
 
     def counts(self, on: list[set[str]], what: str) -> dict[str, int]:
         """Count groups over several leaves, pieces beyond one each, and groups across switches of each tier by name."""
-        tiers = len(next(iter(self.above.values()), ()))
-        of = "" if what == "groups" else f" of {what}"
-        found = {f"split {what}": sum(len(leaves) > 1 for leaves in on)}
-        found[f"extra pieces{of}"] = sum(len(leaves) - 1 for leaves in on)
-        for tier in range(tiers):
+        extra = "extra pieces" if what == "groups" else f"extra pieces of {what}"
+        found = {f"split {what}": sum(len(leaves) > 1 for leaves in on), extra: sum(len(leaves) - 1 for leaves in on)}
+        for tier in range(len(next(iter(self.above.values()), ()))):
             where = f"switches of tier {tier + 2}" if tier else "pods"
-            crossing = (len({self.above[leaf][tier] for leaf in leaves}) > 1 for leaves in on)
-            found[f"{what} across {where}"] = sum(crossing)
+            found[f"{what} across {where}"] = sum(len({self.above[leaf][tier] for leaf in own}) > 1 for own in on)
         return found
 
 
@@ -255,7 +247,7 @@ def refusal(replay: Replay) -> Violations:
 
 
 def known_free_nodes(replay: Replay) -> Violations:
-    """Check that every node exists, is free and is used once."""
+    """Check that there are as many nodes as ranks, and that every one exists, is free and is used once."""
     for node, count in Counter(replay.placed.nodes).items():
         if node not in replay.leaf:
             yield broken("known_nodes", f"node {node} is not in the topology")
@@ -263,6 +255,7 @@ def known_free_nodes(replay: Replay) -> Violations:
             yield broken("free_nodes", f"node {node} is busy")
         if count > 1:
             yield broken("one_rank_per_node", f"node {node} occurs {count} times > 1")
+    yield from must_equal("job_size", "nodes", len(replay.placed.nodes), replay.job.nodes)
 
 
 def ranks_of_groups(job: Job, placed: Placement) -> Violations:
@@ -288,18 +281,12 @@ def expected_groups(job: Job) -> dict[str, list[int]]:
     return {name: list(islice(ranks, size)) for name, size in sizes.items()}
 
 
-def _members(job: Job) -> Iterator[tuple[dict[str, int], list[int]]]:
-    """Yield the place of each member of a mesh along its axes, and its ranks."""
-    mesh, ranks = job.mesh or {}, numbers_from_0()
-    for at in product(*map(range, mesh.values())):
-        yield dict(zip(mesh, at, strict=True)), list(islice(ranks, job.nodes_per_member))
-
-
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
     """Return ranks by place along the other axes of each group of an axis; of "" the nodes of each member."""
-    found: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for at, ranks in _members(job):
-        found.setdefault(tuple(place for place in at.items() if place[0] != axis), []).extend(ranks)
+    mesh, ranks, found = job.mesh or {}, numbers_from_0(), dict[tuple[tuple[str, int], ...], list[int]]()
+    for at in product(*map(range, mesh.values())):
+        along = tuple(place for place in zip(mesh, at, strict=True) if place[0] != axis)
+        found.setdefault(along, []).extend(islice(ranks, job.nodes_per_member))
     return found
 
 
@@ -365,8 +352,8 @@ def neighbours(replay: Replay) -> Violations:
         at = next((i for i, apart in enumerate(split) if apart), len(order) - 1)
         rest = [axis for axis in reversed(job.mesh) if axis not in order]
         outside = [*sorted(rest, key=lambda axis: axis == "pipeline"), *reversed(order[at + 1 :])]
-        for place, ranks in _members(job):
-            key = tuple(place[axis] for axis in outside)
+        for place, ranks in lines_of(job, "").items():
+            key = tuple(dict(place)[axis] for axis in outside)
             blocks[key] = blocks.get(key, frozenset()) | replay.pods(nodes[rank] for rank in ranks)
     if outside:
         lines: dict[tuple[int, ...], list[frozenset[tuple[str, ...]]]] = {}

@@ -7,7 +7,7 @@ generation that it is of the node's `generation_mw`; in every island all plants 
 worst of these.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,25 +70,20 @@ def within(
     yield from at_most(rule + year, left, limit, left_is, right_is)
 
 
-def _by_authority(physics: PlanPhysics, year: YearFigures) -> dict[str, float]:
-    mw: dict[str, float] = {}
-    for place in physics.standing:
-        mw[place.authority.id] = mw.get(place.authority.id, 0.0) + year.load.get(place.site.id, 0.0)
-    return dict(sorted(mw.items()))
-
-
-def headroom(physics: PlanPhysics) -> Violations:
-    """Check that the draw of each authority's sites is within its headroom."""
-    for year in years(physics) if physics.grid.rules.headroom else ():
-        for area, mw in _by_authority(physics, year).items():
-            sides = year.headroom[area], "MW drawn by its sites", "MW headroom"
-            yield from within(physics, f"headroom[{area}]", mw, *sides, year.suffix)
-
-
 def generation(physics: PlanPhysics) -> Violations:
-    """Check that plants feed in what they can, and without flows that an authority's spare power feeds its sites."""
+    """Check each authority's draw against its headroom, and that plants feed in what they can.
+
+    Without flows an authority's spare power feeds its sites.
+    """
     rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
+        by_area = defaultdict[str, float](float)
+        for place in physics.standing:
+            by_area[place.authority.id] += year.load.get(place.site.id, 0.0)
+        for area, mw in sorted(by_area.items()):
+            limit = year.headroom[area] if rules.headroom else None
+            sides = limit, "MW drawn by its sites", "MW headroom"
+            yield from within(physics, f"headroom[{area}]", mw, *sides, year.suffix)
         for node, mw in sorted(year.generated.items()):
             rule, limit = f"generation[{node}]", year.available.get(node)
             yield from at_most(rule + year.suffix, 0.0, mw, "MW at least", "MW fed in")
@@ -98,7 +93,7 @@ def generation(physics: PlanPhysics) -> Violations:
             elif rules.generation:
                 yield from within(physics, rule, mw, limit, "MW fed in", right, year.suffix)
         if rules.generation and rules.grid_model == "none":
-            for area, mw in _by_authority(physics, year).items():
+            for area, mw in sorted(by_area.items()):
                 nodes_of = [node for node in physics.grid.nodes if node.balancing_authority == area]
                 limit = max(0.0, sum(year.available[node.id] - node.load_mw for node in nodes_of))
                 yield from within(physics, f"generation[{area}]", mw, limit, "MW drawn", right, year.suffix)
@@ -180,7 +175,7 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
-YEAR_RULES = (headroom, generation, balance, rating, scenarios, excess)
+YEAR_RULES = (generation, balance, rating, scenarios, excess)
 
 
 FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, parts
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, parts
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -37,10 +37,10 @@ Way = tuple[Recovery, CheckpointTarget]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Failures:
-    """Failures of an instance's jobs; `state_bytes`: of a checkpoint."""
+    """Failures of an instance's jobs: of one job, or of arrays of them."""
 
     r: Reliability
-    state_bytes: float
+    state_bytes: float  # of a checkpoint
     links: int = 0  # of a GPU at work to its leaves
     transceivers_per_link: int = 0
 
@@ -60,15 +60,14 @@ class Failures:
         """Stops a second of one GPU, at the measured size."""
         return math.fsum(self.part_rates.values())
 
-    def rate(self, gpus: Any) -> Floats:
+    def rate(self, gpus: Any) -> Any:
         """Return the stops in a second of a job."""
-        larger = np.maximum(np.asarray(gpus, dtype=np.float64) / self.r.measured_gpus, 1.0)
-        return np.asarray(self.gpu_rate * gpus * larger**self.r.scale_exponent, dtype=np.float64)
+        return self.gpu_rate * gpus * np.maximum(gpus / self.r.measured_gpus, 1.0) ** self.r.scale_exponent
 
-    def write_seconds(self, gpus: Any, target: CheckpointTarget) -> Floats:
+    def write_seconds(self, gpus: Any, target: CheckpointTarget) -> Any:
         """Return the seconds to write a checkpoint."""
         own = getattr(self.r, f"{target}_bytes_per_second_per_gpu")
-        return np.zeros_like(np.asarray(gpus, dtype=np.float64)) if own is None else self.state_bytes / own / gpus
+        return 0.0 * gpus if own is None else self.state_bytes / own / gpus
 
     def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
         """Compute the seconds that a stop takes without the work that is lost."""
@@ -125,10 +124,9 @@ class Failures:
         tau = self.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=replica_gpus)
         write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
         if way[0] != "elastic":
+            x = rate * tau
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                x = rate * tau
-                work = np.where(x > 0, np.expm1(x + rate * write) / np.where(x > 0, x, 1.0), 1.0)
-                work = np.where((x <= 0) & (write > 0), np.inf, work)
+                work = np.where(x > 0, np.expm1(x + rate * write) / x, np.where(write > 0, np.inf, 1.0))
                 found = work * (1 + rate * self.restart_seconds(gpus, way[0]))
             older = np.sqrt(2 * storage * rate * reliability.correlated_share) if way[1] == "memory" else 0.0
             return np.asarray(found * (1 + older), dtype=np.float64)
@@ -136,8 +134,7 @@ class Failures:
         with np.errstate(invalid="ignore", divide="ignore"):
             writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
             lost = np.where(whole > 0, whole * tau / 2, 0.0)
-        writing = writing + self._copied(gpus, step_seconds, shared=shared)
-        stalls = self._stalled(gpus)
+        writing, stalls = writing + self._copied(gpus, step_seconds, shared=shared), self._stalled(gpus)
         away = rate / gpus * replica_gpus * reliability.rejoin_seconds
         passed = stalls + lost + _in_training(away, stalls + lost)
         return np.asarray(np.where(np.asarray(replicas) >= 2, (1 + writing) * passed, np.inf), dtype=np.float64)
@@ -153,21 +150,16 @@ class Failures:
         return np.where(known > 0, self.write_seconds(gpus, "memory") / np.maximum(known, 1e-300), 0.0) * shared
 
     def ways(self, *, spares: bool) -> list[Way]:
-        """List the ways to go on that the figures allow."""
-        in_memory, found = self.r.memory_bytes_per_second_per_gpu is not None, list[Way]()
+        """List the ways to go on that the figures allow: elastic ones write to storage, warm spares must be there."""
+        in_memory = self.r.memory_bytes_per_second_per_gpu is not None
         near = [target for target in self.r.checkpoint_targets if target == "storage" or in_memory]
-        for recovery in self.r.recoveries:
-            if recovery == "elastic":
-                found.append(("elastic", "storage"))
-            elif recovery == "restart" or spares:
-                found += [(recovery, target) for target in near]
-        return found
+        own: dict[Recovery, list[CheckpointTarget]] = {"elastic": ["storage"], "warm-spares": near if spares else []}
+        return [(way, target) for way in self.r.recoveries for target in own.get(way, near)]
 
-    def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
+    def min_stretch(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound the stretch of jobs from below: every way to resume, free spares and arbitrarily short steps."""
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
-        found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
-        return np.asarray(np.minimum.reduce(found), dtype=np.float64)
+        return np.minimum.reduce([self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)])
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -185,21 +177,21 @@ class Failures:
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
         found = np.minimum.reduce([writes.stretch(gpus, 0.0, 2, way) for way in self.ways(spares=True)])
-        found = np.asarray(found * (1 - ROUNDING), dtype=np.float64)
+        found = found * (1 - ROUNDING)
         above = np.minimum.accumulate(found[::-1])[::-1]
-        return gpus, np.asarray(above), np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
+        return gpus, above, -np.minimum.accumulate(found / gpus) * math.exp(-GRID)
 
-    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound from below the stretch of every job with `replicas` replicas or more."""
         _, above, _ = self._table
-        at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
-        return np.asarray(above[np.clip(at, 0, len(above) - 1)], dtype=np.float64)
+        gpus = np.maximum(np.asarray(replicas) * replica_gpus, 1.0)
+        at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
+        return above[np.clip(at, 0, len(above) - 1)]
 
-    def fewest_gpus(self, rate: Any) -> Floats:
+    def fewest_gpus(self, rate: Any) -> Any:
         """Bound from below the GPUs of any job whose stretch per GPU is at most `rate`."""
-        gpus, _, each = self._table
-        at = np.searchsorted(each, -np.asarray(rate, dtype=np.float64))
-        return np.asarray(gpus[np.minimum(at, len(each) - 1)] * (1 - ROUNDING))
+        sizes, _, each = self._table
+        return sizes[np.minimum(np.searchsorted(each, -rate), len(each) - 1)] * (1 - ROUNDING)
 
     def repairs(self, out: str) -> float:
         """Compute the mean number in repair per GPU at work, of the units `out` that failures take: `gpu` or `rack`."""
@@ -232,7 +224,7 @@ def failures_of(instance: Instance) -> Failures | None:
     nic, known = instance.hardware.gpu_nic_bytes_per_second * 8e-9, instance.network.switches
     ports = {math.ceil(nic / switch.port_gbps * (1 - 1e-9)) for switch in known if isinstance(switch, Switch)}
     lanes = (max(1, port) for port in ports if port <= instance.network.max_lanes)
-    own = [replace(failures, links=links, transceivers_per_link=ends) for links in lanes]
+    own = (replace(failures, links=links, transceivers_per_link=ends) for links in lanes)
     return min(own, key=lambda wired: wired.gpu_rate, default=failures)
 
 
@@ -274,19 +266,17 @@ def mean_short(needed: int, n: int, p: float) -> float:
     return 0.0 if p >= 1 else float(math.fsum(_chances(n, p)[:needed] * (needed - np.arange(needed))))
 
 
-def counted(physics: PlanPhysics) -> Violations:
-    """Check that a plan says how it meets failures where the instance has any, and only there."""
-    wanted = failures_of(physics.instance) is not None and physics.plan.layout is not None
-    if wanted != (physics.plan.reliability is not None):
-        yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+def sections(physics: PlanPhysics) -> Violations:
+    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says.
 
-
-@needs("reliability", "layout")
-def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) -> Violations:
-    """Check the section by a plan's own fabrics, or the one whose links fail least; lanes are alike at all sites."""
+    Links are those of the plan's own fabrics, of lanes alike at all sites, or of the one whose links fail least.
+    """
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
-    lanes = sorted({fabric.lanes for fabric in fabrics.values()})
-    if failures is None:
+    plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
+    wanted = failures is not None and layout is not None
+    if wanted != (plan is not None):
+        yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+    if failures is None or plan is None or layout is None or physics.faults:
         return
     if failures.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
@@ -342,14 +332,12 @@ def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, fail
 def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
     """Check the share of time that trains, the days lost by cause, and that no other way to resume trains more."""
     # The share of time in which all sites have enough racks, and the mean replicas down for want of racks.
-    there, short, fit, metrics = 1.0, 0.0, plan.rack_availability, layout.metrics
-    for site, racks in plan.spare_racks_by_site.items():
-        needed = physics.racks_in_use.get(site, 0)
-        there *= at_least(needed, needed + racks, fit)
-        short += mean_short(needed, needed + racks, fit)
+    metrics, needed = layout.metrics, physics.racks_in_use
+    sizes = [(needed.get(site, 0), needed.get(site, 0) + own) for site, own in plan.spare_racks_by_site.items()]
+    there = math.prod(at_least(*size, plan.rack_availability) for size in sizes)
+    short = sum(mean_short(*size, plan.rack_availability) for size in sizes)
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
     down = short * layout.replicas_per_rack * (unit // layout.racks_per_replica)
-    yield from figures("useful_share", plan, {"enough_racks_share": there, "replicas_short": down})
     gpus, replicas, shared = float(layout.gpus_used), layout.data_parallel, layout.zero_stage > 0
     ways: dict[tuple[str, str], float] = {}
     for way in failures.ways(spares=all(racks > 0 for racks in plan.spare_racks_by_site.values())):
@@ -357,6 +345,7 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
         left = 1 - down / replicas if way[0] == "elastic" else there
         ways[way] = float(took) / left if left > 0 else math.inf
     own = ways.get((plan.recovery, plan.checkpoint_target))
+    yield from figures("useful_share", plan, {"enough_racks_share": there, "replicas_short": down})
     if own is None:
         way_on = f"{plan.recovery} with checkpoints in {plan.checkpoint_target}"
         yield broken("useful_share", f"{way_on}: 0 such ways to go on")
@@ -371,4 +360,4 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
         yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
 
 
-RULES = (counted, sections)
+RULES = (sections,)

@@ -1,7 +1,7 @@
 """Rules of the site split and of the wide area: grid, land and links; every route walked and every edge priced."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -146,8 +146,16 @@ def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 
 def link_figures(physics: PlanPhysics) -> Violations:
-    """Check that a link's figures follow from its ends and wavelengths, which fit the need and the leasable fibre."""
+    """Check that a link's figures follow from its ends and wavelengths, which fit the need and the leasable fibre.
+
+    Each link requires the rate at which the layout counts on exchanging gradients, with headroom.
+    """
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
+    layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
+    several = layout is not None and len(training) > 1
+    assumed = layout.assumptions.wan_gbps if layout is not None and several else None
+    if several and assumed is None:
+        yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
     for name, link in links(physics):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
         found = {
@@ -162,21 +170,9 @@ def link_figures(physics: PlanPhysics) -> Violations:
         yield from at_most(rule, link.required_gbps, gbps, "Gbps required", lit)
         yield from at_most(rule, link.wavelengths, limit, "wavelengths", "wavelengths on all fibre that can be leased")
         yield from at_most(rule, 0, link.wavelengths, "wavelengths at least", "wavelengths")
-
-
-def wan_need(physics: PlanPhysics) -> Violations:
-    """Check that each link requires the rate at which the layout counts on exchanging gradients, with headroom."""
-    layout, training = physics.plan.layout, set(physics.replicas)
-    if layout is None or len(training) < 2:
-        return
-    gbps, headroom = layout.assumptions.wan_gbps, physics.wan.headroom_factor
-    if gbps is None:
-        yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
-        return
-    what = f"Gbps: {show(gbps)} Gbps assumed, times {show(headroom)}"
-    for name, link in links(physics):
-        if {link.a, link.b} <= training:
-            yield from at_most(f"wan_need[{name}]", gbps * headroom, link.required_gbps, what, "Gbps required")
+        if assumed is not None and {link.a, link.b} <= training:
+            what = f"Gbps: {show(assumed)} Gbps assumed, times {show(headroom)}"
+            yield from at_most(f"wan_need[{name}]", assumed * headroom, link.required_gbps, what, "Gbps required")
 
 
 @needs("sites")
@@ -192,10 +188,7 @@ def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
 
 
-RULES = (
-    known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, wan_need,
-    pins,
-)  # fmt: skip
+RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, pins)
 
 
 ROUNDING_GBPS = 1e-6
@@ -263,14 +256,21 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
 
 
 def designed(physics: PlanPhysics) -> Violations:
-    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there."""
+    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there.
+
+    A design whose requirements can be recomputed must meet them.
+    """
     wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
-    planned = physics.plan.wan is not None
-    if wanted != planned:
+    design = physics.plan.wan
+    if wanted != (design is not None):
         expected = f"{int(wanted)} expected with {len(physics.standing)} sites"
-        yield broken("designed", f"{int(planned)} designs of the wide area planned, {expected}")
-    if physics.plan.wan is not None:
-        yield from must_be("designed", "protection", physics.plan.wan.protection, physics.wan.protection or "none")
+        yield broken("designed", f"{int(not wanted)} designs of the wide area planned, {expected}")
+    if design is not None:
+        yield from must_be("designed", "protection", design.protection, physics.wan.protection or "none")
+        req = requirements(physics)
+        if req is not None:
+            for rule in (fastest_form, demands, routes, capacity, edges):
+                yield from rule(physics, req, design)
 
 
 def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
@@ -350,25 +350,19 @@ def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violat
     cuts = sorted(name for name, edge in req.fibre.edges.items() if edge.cut and survives)
     peak: dict[str, float] = {}
     for cut in (None, *cuts):
-        state = f"{cut!r} is cut" if cut else "nothing is cut"
-        for name, gbps in sorted(_loads(req, design, cut).items()):
+        state, loads = f"{cut!r} is cut" if cut else "nothing is cut", defaultdict[str, float](float)
+        for route, given in ((route, given) for _, demand, given in req.stated(design) for route in demand.routes):
+            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
+            known = tuple(name for name in edges if name in req.fibre.edges)
+            for name in known:
+                loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
+        for name, gbps in sorted(loads.items()):
             peak[name] = max(peak.get(name, 0.0), gbps)
             limit = lit_gbps.get(name, 0.0)
             if gbps > limit * (1 + TOLERANCE) + ROUNDING_GBPS:
                 yield broken(f"capacity[{name}]", f"{show(gbps)} Gbps while {state} > {show(limit)} Gbps lit")
     for edge in design.edges:
         yield from figures(f"capacity[{edge.id}]", edge, {"peak_gbps": peak.get(edge.id, 0.0)})
-
-
-def _loads(req: Requirements, design: WanPlan, cut: str | None) -> dict[str, float]:
-    loads: dict[str, float] = {}
-    for _, demand, given in req.stated(design):
-        for route in demand.routes:
-            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
-            known = tuple(name for name in edges if name in req.fibre.edges)
-            for name in known:
-                loads[name] = loads.get(name, 0.0) + route.share * given.gbps(req.fibre.rtt_ms(known))
-    return loads
 
 
 def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
@@ -415,13 +409,4 @@ def objective(physics: PlanPhysics) -> float | None:
     return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
 
 
-@needs("wan")
-def replay(physics: PlanPhysics, design: WanPlan) -> Violations:
-    """Check a design whose requirements can be recomputed."""
-    req = requirements(physics)
-    if req is not None:
-        for rule in (fastest_form, demands, routes, capacity, edges):
-            yield from rule(physics, req, design)
-
-
-WAN_RULES = (designed, replay)
+WAN_RULES = (designed,)

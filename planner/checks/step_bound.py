@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
 from planner.physics.training import memory, schedule, step, step_prediction
@@ -145,20 +144,17 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def once(self) -> Floats:
         """Lower bound on the seconds of the parts that occur once a step."""
-        low, high = self.ranges.min_micro_batches, self.ranges.max_micro_batches
-        fill = self._fill(low)
-        if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
-            fill = np.minimum(fill, self._fill(high))
-        return np.asarray(fill + self._tails[0], dtype=np.float64)
+        own, order = self.ranges, self.cut.schedule
+        # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
+        ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
+        bubble, send, chunks = step.pipeline_bubble_seconds, self.send, self.chunk * own.v
+        each = [bubble(self.sharded, order, own.p, own.v, chunks, send_seconds=send, micro_batches=m) for m in ends]
+        return np.asarray(np.minimum.reduce(each) + self._tails[0], dtype=np.float64)
 
     @property
     def ends(self) -> Floats:
         """Seconds that ZeRO's traffic for the embeddings exposes in each micro-batch."""
         return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
-
-    def _fill(self, micro_batches: Ints) -> Any:
-        p, v, how = self.ranges.p, self.ranges.v, {"send_seconds": self.send, "micro_batches": micro_batches}
-        return step.pipeline_bubble_seconds(self.sharded, self.cut.schedule, p, v, self.chunk * v, **how)
 
     @cached_property
     def _tails(self) -> tuple[Any, Any]:
@@ -222,24 +218,21 @@ class StepTimeBound(ColumnTimes):
         Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
         flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
         """
-        few = np.flatnonzero(self.site_replicas > 0)
+        few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.machine.model)
         for part in parts:
-            size = max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
-            blocks = [few[at : at + size] for at in range(0, len(few), size)]
-            few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], part)] for some in blocks)])
+            fitting, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
+            for some in (few[at : at + size] for at in range(0, len(few), size)):
+                p = self.ranges.p[some, None]
+                if part is None:  # every stage
+                    ends = np.arange(1, int(p.max()) + 1)[None, :]
+                    number = np.where(ends <= p, 1, 0)
+                else:  # each part as its last stage
+                    bounds = p * np.arange(part + 1)[None, :] // part
+                    ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
+                layers = self._most_layers(some, ends - 1, seconds[some, None], every=part is None) * number
+                fitting.append(some[layers.sum(axis=1) + front >= self.cut.space.layers])
+            few = np.concatenate(fitting)
         return few
-
-    def _hold(self, some: Ints, seconds: Floats, parts: int | None) -> NDArray[np.bool_]:
-        """Return which ranges hold all layers, each part as its last stage, or every stage where no parts are given."""
-        p = self.ranges.p[some, None]
-        if parts is None:
-            ends = np.arange(1, int(p.max()) + 1)[None, :]
-            number = np.where(ends <= p, 1, 0)
-        else:
-            bounds = p * np.arange(parts + 1)[None, :] // parts
-            ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
-        layers = (self._most_layers(some, ends - 1, seconds, every=parts is None) * number).sum(axis=1)
-        return np.asarray(layers + front_layers(self.cut.machine.model) >= self.cut.space.layers)
 
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""

@@ -168,7 +168,7 @@ def frontier(
     only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
     ValueError: the plan has no layout or no fabric.
     """
-    from planner.checks.cost import frontier as rules
+    from planner.checks.fabric import frontier as rules
     from planner.models.fabric.frontier import alternatives
 
     if plan.layout is None or plan.fabric is None:

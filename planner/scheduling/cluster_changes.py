@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from planner.cluster import (
     Defragmentation,
@@ -29,38 +27,14 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.formats.placed_job import read_placement
 from planner.models import Options
-from planner.models.placement.cluster_changes import IncompleteGroup, Repair, largest_pieces, repair
-from planner.models.placement.placement_problem import (
-    Kind,
-    Leaf,
-    Packing,
-    PlacementProblem,
-    bounds,
-    measure,
-    min_split_groups,
-    used,
-)
-from planner.models.placement.solve import FORMULATION, Ranked, Solution, in_rank_order, solve
-from planner.scheduling.placing import (
-    Counted,
-    certificate_of,
-    does_not_fit,
-    is_plain,
-    levels_above,
-    only,
-    own_groups,
-    placed_groups,
-    placed_on,
-    placement,
-    rules_of,
-    unplaced,
-)
+from planner.models.placement import cluster_changes as changes
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Progress
+from planner.models.placement.solve import FORMULATION, Solution, answer, solve
+from planner.scheduling import placing
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
-
-if TYPE_CHECKING:
-    from planner.models.placement.cluster_changes import LeafBlock
 
 
 @bounded
@@ -76,9 +50,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError("queue: has no job; give one or more")
     for job in jobs:
         _require_plain(job, "queue")
-    problem, units = cluster.problem(jobs[0])
-    own = [cluster.problem(job)[0] for job in jobs]
-    admitted, reasons, left, size = list[int](), list[str](), problem.free, jobs[0].segment_nodes
+    counted = [cluster.problem(job) for job in jobs]
+    own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
+    admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
     for i, part in enumerate(own):
         if part.need <= left:
             admitted.append(i)
@@ -88,9 +62,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
     waiting = tuple(job.name for i, job in enumerate(jobs) if i not in admitted)
     waits = {"waiting": waiting, "reasons": tuple(reasons)}
-    given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
+    given = f"jobs are admitted in the order of the queue by their nodes alone; {placing.rules_of(jobs[0])}"
     if not admitted:
-        certificate = does_not_fit(jobs[0], own[0], seed).certificate.replaced(given=given)
+        certificate = placing.does_not_fit(jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(
@@ -99,25 +73,26 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         for kind, weight in zip(own[i].kinds, of, strict=True)
     )
     groups = sum(kind.count for kind in kinds)
-    together = PlacementProblem(leaves=problem.leaves, kinds=kinds, line=groups, follows=False)
+    together = PlacementProblem(leaves=leaves, kinds=kinds, line=groups, follows=False)
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
     if solution is None:
         raise InputError(f"queue: {outcome.detail}; free some nodes")
     placements, first = [], 0
     for i in admitted:
-        packing = _part(solution.packing, first, len(own[i].kinds))
-        level = None if jobs[i].mesh is None else len(levels(jobs[i])) - 1
-        counted = Counted(own[i], units, level)
-        placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
-        units = [free[count:] for free, count in zip(units, used(own[i], packing), strict=True)]
-        first += len(own[i].kinds)
+        mine = range(first, first + len(own[i].kinds))
+        whole = Counter({(leaf, k - first): count for (leaf, k), count in solution.packing.whole.items() if k in mine})
+        split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
+        packing, alone = Packing(whole=whole, split=split), placing.Counted(own[i], units, counted[i].level)
+        placements.append(placing.placement(cluster, jobs[i], alone, _stated(own[i], packing, outcome), seed))
+        units = [free[count:] for free, count in zip(units, problems.used(own[i], packing), strict=True)]
+        first = mine.stop
     what = "split groups of all jobs"
     if {kind.weight for kind in kinds} != {1}:
         what = f"weight of {what}, in millionths of the most bytes"
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
-    split = len(solution.packing.split)
-    return Queued(placements=tuple(placements), **waits, groups_split=split, certificate=certificate)
+    in_all = len(solution.packing.split)
+    return Queued(placements=tuple(placements), **waits, groups_split=in_all, certificate=certificate)
 
 
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
@@ -145,33 +120,19 @@ def _require_one_tree(cluster: Cluster, what: str) -> None:
 
 def _require_plain(job: Job, what: str) -> None:
     """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
-    if not is_plain(job):
+    if not _is_plain(job):
         inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
 
 
-def _part(packing: Packing, first: int, kinds: int) -> Packing:
-    own = range(first, first + kinds)
-    whole = Counter({(i, k - first): count for (i, k), count in packing.whole.items() if k in own})
-    return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
-
-
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
     # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    values, analytic = measure(problem, packing).values, bounds(problem).values
-    searched = len(values) - 1 - (not problem.follows)
-    solution = Solution(
-        packing=packing,
-        values=values,
-        bounds=analytic,
-        analytic=analytic,
-        min_split=min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds),
-        searched=searched,
-    )
-    proved = values[:searched] == analytic[:searched]
-    return changed(outcome, solution=solution, stop=Stop.PROVED if proved else Stop.LIMIT)
+    analytic = problems.bounds(problem)
+    alone = Progress(packing, problems.measure(problem, packing), list(analytic))
+    own = answer(problem, alone, analytic, len(analytic) - 1 - (not problem.follows))
+    return changed(outcome, solution=own.solution, stop=own.stop)
 
 
 @bounded
@@ -188,53 +149,46 @@ def preempt(
 
     `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
-    from planner.models.placement.cluster_changes import PreemptionProblem, minimize_stop_cost
-
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "preempt")
     _require_plain(job, "preempt")
     everything = [node for run in running for node in run.placement.nodes]
-    problem, _ = cluster.problem(job, free=everything)
+    problem = cluster.problem(job, free=everything).q
     costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
         max_split = 0 if best is None else len(best.packing.split)
-    blocks, segment = tuple(_blocks(cluster, job, running)), job.segment_nodes
-    asked = PreemptionProblem(blocks=blocks, kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split)
-    outcome = minimize_stop_cost(asked, options)
-    chosen = outcome.solution
+    busy, segment, blocks_of = cluster.busy, job.segment_nodes, list[changes.LeafBlock]()
+    owner = {node: index for index, run in enumerate(running) for node in run.placement.nodes}
+    for i, leaf in enumerate(cluster.leaves):
+        for block in leaf.blocks if segment > 1 else (leaf.nodes,):  # without segments a leaf is one
+            free = sum(node not in busy and node not in owner for node in block)
+            blocks_of.append(changes.LeafBlock(i, free, dict(Counter(owner[node] for node in block if node in owner))))
+    asked = changes.PreemptionProblem(
+        blocks=tuple(blocks_of), kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split
+    )
+    outcome = changes.minimize_stop_cost(asked, options)
+    chosen, rules = outcome.solution, placing.rules_of(job)
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
         minimizes="priority times nodes of the jobs that are stopped",
         seed=seed,
-        given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules_of(job)}",
+        given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules}",
     )
     if chosen is None:
         if problem.need > problem.free:
-            reason = f"{does_not_fit(job, problem, seed).reason} with every running job stopped"
+            reason = f"{placing.does_not_fit(job, problem, seed).reason} with every running job stopped"
         else:
             none = "no choice of jobs to stop leaves room for"
             none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
-        placed = unplaced(job, reason, certificate)
+        placed = placing.unplaced(job, reason, certificate)
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
     stop, cost = tuple(running[index].placement.job for index in chosen), sum(costs[index] for index in chosen)
     return Preemption(stop=stop, cost=cost, placement=placed, certificate=certificate)
-
-
-def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
-    """Return the free nodes of each block of each leaf, and of each running job; without segments a leaf is one."""
-    from planner.models.placement.cluster_changes import LeafBlock
-
-    owner = {node: index for index, job_on in enumerate(running) for node in job_on.placement.nodes}
-    busy = cluster.busy
-    for i, leaf in enumerate(cluster.leaves):
-        for block in leaf.blocks if job.segment_nodes > 1 else (leaf.nodes,):
-            owned = Counter(owner[node] for node in block if node in owner)
-            yield LeafBlock(i, sum(node not in busy and node not in owner for node in block), dict(owned))
 
 
 @bounded
@@ -244,8 +198,6 @@ def defragment(
     """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece."""
     # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
-    from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
-
     _require_one_tree(cluster, "defragment")
     pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
     movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
@@ -253,12 +205,12 @@ def defragment(
     own = [tuple(len(ranks) for _, at, ranks in pieces if at == i) for i in range(len(cluster.leaves))]
     fixed = [sum(node in busy and node not in movable for node in leaf.nodes) for leaf in cluster.leaves]
     each = zip(cluster.leaves, fixed, own, strict=True)
-    loads = tuple(LeafLoad(len(leaf.nodes), taken, sizes) for leaf, taken, sizes in each)
-    outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
+    loads = tuple(changes.LeafLoad(len(leaf.nodes), taken, sizes) for leaf, taken, sizes in each)
+    outcome = changes.minimize_moves(loads, leaves, options_of(time_limit, seed))
     steps = None
     if outcome.solution is not None:
         targets = _targets(cluster, pieces, outcome.solution.at_end)
-        steps = in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
+        steps = changes.in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
     moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
     if outcome.solution is not None:
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
@@ -282,18 +234,18 @@ def defragment(
     return Defragmentation(leaves=freed, moves=moves, certificate=certificate)
 
 
-def _targets(
-    cluster: Cluster, pieces: Sequence[tuple[int, int, tuple[int, ...]]], at_end: Mapping[tuple[int, int], int]
-) -> dict[int, int]:
+Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
+
+
+def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
     room = Counter(dict(at_end))
-    leaving = []
+    leaving, targets = list[int](), dict[int, int]()
     for piece, (_, i, ranks) in enumerate(pieces):
         if room[i, len(ranks)]:
             room[i, len(ranks)] -= 1
         else:
             leaving.append(piece)
-    targets = {}
     for piece in leaving:
         _, i, ranks = pieces[piece]
         path = cluster.leaves[i].path[:1]
@@ -306,7 +258,7 @@ def _targets(
 def _named_moves(
     cluster: Cluster,
     running: Sequence[Running],
-    pieces: Sequence[tuple[int, int, tuple[int, ...]]],
+    pieces: Sequence[Piece],
     steps: Iterable[tuple[int, int]],
     busy: Collection[str],
 ) -> Iterable[Move]:
@@ -323,7 +275,7 @@ def _named_moves(
         on[piece] = fresh
 
 
-def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:
+def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[Piece]:
     pieces = []
     for index, job in enumerate(running):
         at = {node: rank for rank, node in enumerate(job.placement.nodes)}
@@ -336,15 +288,8 @@ def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int
 
 
 Unit = tuple[str, ...]
+Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
 LEVELS = ("split groups", "extra pieces", "groups across pods")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A group of the new job, and the segments of the running one that it keeps, None where one is missing."""
-
-    slot: Slot
-    units: tuple[Unit | None, ...]
 
 
 @bounded
@@ -362,10 +307,9 @@ def replace(
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
-    served = list(_served(_same_size(job, running)))
-    units = {slot.name: _units(job, [running.nodes[rank] for rank in slot.ranks]) for slot in served}
-    missing = [[None if gone.intersection(unit) else unit for unit in units[slot.name]] for slot in served]
-    kept = [_Kept(slot, tuple(own)) for slot, own in zip(served, missing, strict=True)]
+    kept = list[Kept]()
+    for slot, units in _running_units(job, running):
+        kept.append((slot, [None if gone.intersection(unit) else unit for unit in units]))
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -406,43 +350,52 @@ def resize(
         may = "only the data axis of a mesh, or sizes and counts of groups, may change"
         raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
     groups: dict[str, list[list[Unit]]] = {}
-    for slot in _served(_same_size(job, running)):
-        groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[rank] for rank in slot.ranks]))
+    for slot, units in _running_units(job, running):
+        groups.setdefault(_family(job, slot), []).append(units)
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
-    kept = []
+    kept = list[Kept]()
     for slot in _served(new):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
-        staying = largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
+        staying = changes.largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
         order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
         units = [units[place] for place in sorted(place for _, place in order[:size])]
-        kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
+        kept.append((slot, [*units, *[None] * (size - len(units))]))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
 
-def _level(job: Job) -> int:
-    """Return the index of the innermost level of a mesh larger than a segment, which is kept together first."""
+def _is_plain(job: Job) -> bool:
+    """Return whether its segments are all that its data groups, or its groups, are made of."""
     found = levels(job)
+    inner = all(level.axis == "data" or level.size <= job.segment_nodes for level in found)
+    return inner and "data" not in [level.axis for level in found[:-1]]
+
+
+def _level(job: Job) -> int | None:
+    """Return the innermost level of a mesh larger than a segment, kept together first; None: the groups are."""
+    found = levels(job)
+    if job.mesh is None or (_is_plain(job) and found[-1].axis == "data"):
+        return None
     return next((i for i, level in enumerate(found) if level.size > job.segment_nodes), len(found) - 1)
-
-
-def _by_data(job: Job) -> bool:
-    return job.mesh is None or (is_plain(job) and levels(job)[-1].axis == "data")
 
 
 def _served(job: Job) -> Iterable[Slot]:
     """Return the units that get their missing segments: a job's groups, or a mesh's blocks of the innermost level."""
-    return slots(job) if _by_data(job) else blocks(job, _level(job))
+    level = _level(job)
+    return slots(job) if level is None else blocks(job, level)
 
 
-def _same_size(job: Job, running: Placement) -> Job:
+def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Unit]]]:
+    """Yield what gets missing segments in a job that runs, with its nodes by segment. InputError: of another size."""
     if len(running.nodes) != job.nodes:
         sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
         raise InputError(f"{sizes}; give the placement of this job")
-    return job
+    for slot in _served(job):
+        nodes, size = [running.nodes[rank] for rank in slot.ranks], job.segment_nodes
+        yield slot, [tuple(nodes[i : i + size]) for i in range(0, len(nodes), size)]
 
 
 def _family(job: Job, slot: Slot) -> str:
@@ -450,106 +403,91 @@ def _family(job: Job, slot: Slot) -> str:
     return slot.name if job.mesh else job.groups[slot.kind].name
 
 
-def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
-    return [tuple(nodes[i : i + job.segment_nodes]) for i in range(0, len(nodes), job.segment_nodes)]
-
-
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
     return Counter(cluster.leaf_of[unit[0]] for unit in units if unit is not None)
 
 
 def _mended(
-    cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
+    cluster: Cluster, job: Job, running: Placement, kept: Sequence[Kept], gone: set[str], options: Options
 ) -> Mended:
-    stay = {node for slot in kept for unit in slot.units if unit is not None for node in unit}
-    problem, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
+    """Give each group its missing segments, where all that stay are in one tree; name what moves."""
+    stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
+    counted = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    problem, homes = counted.q, {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
     if not homes:  # nobody stays, so that any tree will do
         room = Counter[int]()
         for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
             room[stood.tree] += left.free
         homes = {max(room, key=lambda tree: (room[tree], -tree))}
     if cluster.trees > 1:
-        problem = only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
-    lacking = [(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept]
-    groups = [IncompleteGroup(stays, missing) for stays, missing in lacking]
-    outcome = repair(problem.leaves, groups, options)
+        problem = placing.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+    groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
+    outcome = changes.repair(problem.leaves, groups, options)
     if outcome.solution is None:
-        size = job.segment_nodes
-        missing, free = sum(group.missing for group in groups) * size, sum(leaf.free for leaf in problem.leaves) * size
+        missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, problem.leaves, [], outcome, options, reason=reason), moves=())
-    ranked = _ranked(cluster, kept, outcome.solution, units)
-    placed = _placement(cluster, job, problem.leaves, ranked, outcome, options, running=stay)
-    return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
-
-
-def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
-    free = [iter(unit) for unit in units]
-    ranked = []
-    for g, slot in enumerate(kept):
-        own = _on(cluster, slot.units)
-        order = sorted((i for h, i in solution.taken if h == g), key=lambda i: (-own[i], i))
-        fresh = [next(free[i]) for i in order for _ in range(solution.taken[g, i])]
-        coming = iter(fresh)
-        all_units = [unit if unit is not None else next(coming) for unit in slot.units]
-        nodes = tuple(node for unit in all_units for node in unit)
-        leaves = tuple(dict.fromkeys(cluster.leaf_of[node] for node in nodes))
-        ranked.append(Ranked(slot.slot.name, nodes, leaves, slot.slot.ranks))
-    return ranked
-
-
-def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
-    if same_ranks:
-        pairs = enumerate(zip(before, after, strict=True))
-        yield from (Move(job=job, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new)
-        return
-    was, now = set(before), set(after)
-    yield from (Move(job=job, rank=rank, old=node, new=None) for rank, node in enumerate(before) if node not in now)
-    yield from (Move(job=job, rank=rank, old=None, new=node) for rank, node in enumerate(after) if node not in was)
+        return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
+    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in counted.units], dict[int, str]()
+    for g, (slot, units) in enumerate(kept):
+        on = _on(cluster, units)
+        order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
+        coming = iter([next(free_units[i]) for i in order for _ in range(taken[g, i])])
+        whole = [unit if unit is not None else next(coming) for unit in units]
+        by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
+    nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
+    placed = _placement(cluster, job, problem.leaves, nodes, outcome, options, running=stay)
+    if gone:
+        pairs = enumerate(zip(running.nodes, nodes, strict=True))
+        moves = [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
+    else:
+        was, now = set(running.nodes), set(nodes)
+        leaving = ((rank, node) for rank, node in enumerate(running.nodes) if node not in now)
+        arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
+        moves = [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
+        moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
+    return Mended(placement=placed, moves=tuple(moves))
 
 
 def _placement(
     cluster: Cluster,
     job: Job,
     leaves: Sequence[Leaf],
-    ranked: Sequence[Ranked],
-    outcome: Outcome[Repair],
+    nodes: tuple[str, ...],
+    outcome: Outcome[changes.Repair],
     options: Options,
     *,
     running: Collection[str] = (),
     reason: str = "",
 ) -> Placement:
-    solution = outcome.solution
+    """State a repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
+    solution, level, found = outcome.solution, _level(job), levels(job)
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
-    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
+    what = "groups" if level is None else found[level].what
     names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
     searched = [
         Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
         for name, value, bound in zip(names, values, bounds, strict=True)
     ]
-    nodes = in_rank_order(ranked, job.nodes) if ranked else ()
-    inside = levels(job)[: _level(job)] if job.mesh else ()
-    figures = [Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in inside] + searched
-    if nodes and not _by_data(job):
+    inside = (f"split {own.what}" for own in found[: -1 if level is None else level])
+    figures = [*(Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside), *searched]
+    if nodes and level is not None:
         own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
         free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
-        figures += levels_above(cluster, job, _level(job), nodes, free)
-    return placed_on(
+        figures += placing.levels_above(cluster, job, level, nodes, free)
+    return placing.placed_on(
         cluster,
         job,
         nodes,
-        placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else (),
         lower_bound_split=next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0),
         figures=tuple(figures) if solution else (),
         stopped=outcome.stop.value,
         reason=reason,
-        certificate=certificate_of(
+        certificate=placing.certificate_of(
             searched,
             changed(outcome, solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds"),
             options.seed,
             "Units by group in need and leaf; leaves without such a group by class of pod and free units.",
             "moved ranks (as many as are missing), then {}",
-            f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
+            f"every other rank stays on its node; {placing.rules_of(job, cluster.trees)}",
         ),
     )

@@ -1,17 +1,18 @@
 """A job in counts of a cluster's leaves, placed with its proof; also with ranks in the order of node names."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import groupby
 from typing import Any
 
 from planner.cluster import (
     MEMBER,
     Figure,
     Job,
-    MeshLevel,
     PlacedGroup,
     Placement,
+    Slot,
     Topology,
     blocks,
     groups_of,
@@ -23,17 +24,9 @@ from planner.cluster import (
 )
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of, names
-from planner.models.placement.solve import (
-    FORMULATION,
-    Chosen,
-    Order,
-    Ranked,
-    Solution,
-    fewest_cuts,
-    in_rank_order,
-    rank,
-)
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem
+from planner.models.placement.solve import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop
@@ -45,14 +38,9 @@ class LeafMap:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
+        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
         self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
         self.trees = len({leaf.tree for leaf in self.leaves})
-
-    def blocks_of(self, units: Sequence[Sequence[tuple[str, ...]]], leaf: int) -> list[int]:
-        """Return the number of the block of each free node of a leaf."""
-        number = {node: number for number, block in enumerate(self.leaves[leaf].blocks) for node in block}
-        return [number[unit[0]] for unit in units[leaf]]
 
 
 Unit = tuple[str, ...]
@@ -69,98 +57,58 @@ class Counted:
 
 def in_segments(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str]) -> Counted:
     """Count a job's own groups, of a mesh its data groups, in its segments."""
-    size = job.segment_nodes
-    units = [list(segments(leaf, taken, size)) for leaf in leaves]
-    weighed = zip(job.kinds, job.weights, strict=True)
+    size, weighed = job.segment_nodes, zip(job.kinds, job.weights, strict=True)
     kinds = tuple(Kind(kind.size // size, kind.count, weight) for kind, weight in weighed)
-    if job.mesh is None:
-        groups = sum(kind.count for kind in kinds)
-        return Counted(_problem(leaves, units, (size, size), kinds, groups, follows=False), units, None)
-    last = len(levels(job)) - 1
-    problem = _problem(leaves, units, (size, size), kinds, line(job, last), follows=bool(numbering(job, last)))
-    return Counted(problem, units, last)
+    return _counted(job, leaves, taken, kinds, size, None if job.mesh is None else len(levels(job)) - 1)
 
 
 def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int) -> Counted:
     """Count the blocks of a level of a mesh, in units of the blocks inside them."""
     found = levels(job)
     unit = found[at - 1].size if at else job.segment_nodes
-    units = [list(_whole_units(leaf, taken, job.segment_nodes, unit)) for leaf in leaves]
-    kinds = (Kind(found[at].size // unit, found[at].count),)
-    follows = bool(numbering(job, at))
-    return Counted(_problem(leaves, units, (job.segment_nodes, unit), kinds, line(job, at), follows=follows), units, at)
+    return _counted(job, leaves, taken, (Kind(found[at].size // unit, found[at].count),), unit, at)
+
+
+def _counted(
+    job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], kinds: tuple[Kind, ...], unit: int, level: int | None
+) -> Counted:
+    """Count kinds in units of some nodes, each of whole segments; of a mesh they are the blocks of a level."""
+    segment, counted, units = job.segment_nodes, list[Leaf](), list[list[Unit]]()
+    for leaf in leaves:
+        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
+        units.append(_units_of(leaf, taken, segment, unit))
+        counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
+    along = sum(kind.count for kind in kinds) if level is None else line(job, level)
+    follows = level is not None and bool(numbering(job, level))
+    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
+
+
+def _units_of(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> list[Unit]:
+    """Cut a leaf's free nodes into units of whole segments: a segment is in one block, and a unit where it can be."""
+    if size == 1:
+        return [(node,) for node in leaf.nodes if node not in taken]
+    units, left = list[Unit](), list[str]()
+    for block in leaf.blocks:
+        free = [node for node in block if node not in taken]
+        whole = len(free) // size * size
+        units += [tuple(free[i : i + size]) for i in range(0, whole, size)]
+        left += free[whole : len(free) // segment * segment]
+    return units + [tuple(left[i : i + size]) for i in range(0, len(left) // size * size, size)]
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
     """Return the first mesh level whose blocks do not all fit whole on leaves by their `free` segments, or the last."""
     # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
-    found = levels(job)
-
-    def fits(level: MeshLevel) -> bool:
-        return sum(count // (level.size // job.segment_nodes) for count in free) >= level.count
-
-    return next((i for i, level in enumerate(found) if not fits(level)), len(found) - 1)
-
-
-def is_plain(job: Job) -> bool:
-    """Return whether its segments are all that its data groups, or its groups, are made of."""
-    found = levels(job)
-    inner = all(level.axis == "data" or level.size <= job.segment_nodes for level in found)
-    return inner and "data" not in [level.axis for level in found[:-1]]
+    for i, level in enumerate(levels(job)):
+        if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
+            return i
+    return len(levels(job)) - 1
 
 
 def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
     """Return the problem on some of the leaves: the others have nothing free."""
     kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
     return replace(problem, leaves=kept)
-
-
-def segments(leaf: LeafNodes, taken: Collection[str], size: int) -> Iterator[Unit]:
-    """Cut a leaf's free nodes into segments that stay within a block."""
-    if size == 1:
-        yield from ((node,) for node in leaf.nodes if node not in taken)
-        return
-    for block in leaf.blocks:
-        free = [node for node in block if node not in taken]
-        yield from (tuple(free[i : i + size]) for i in range(0, len(free) - size + 1, size))
-
-
-def _whole_units(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> Iterator[Unit]:
-    """Join a leaf's free segments to units, within a scale-up block as far as they go."""
-    if size == segment:
-        yield from segments(leaf, taken, segment)
-        return
-    each, left = size // segment, list[Unit]()
-    for block in leaf.blocks:
-        own = LeafNodes(leaf.name, block, (block,), leaf.path)
-        free = list(segments(own, taken, segment))
-        whole = len(free) // each * each
-        yield from _joined(free[:whole], each)
-        left += free[whole:]
-    yield from _joined(left[: len(left) // each * each], each)
-
-
-def _joined(parts: Sequence[Unit], each: int) -> Iterator[Unit]:
-    for i in range(0, len(parts), each):
-        yield tuple(node for part in parts[i : i + each] for node in part)
-
-
-def _problem(
-    leaves: Sequence[LeafNodes],
-    units: Sequence[Sequence[Unit]],
-    sizes: tuple[int, int],
-    kinds: tuple[Kind, ...],
-    along: int,
-    *,
-    follows: bool,
-) -> PlacementProblem:
-    """Return the problem of kinds in units; `sizes` are the nodes of a segment and of a unit."""
-    segment, unit = sizes
-    counted = []
-    for leaf, free in zip(leaves, units, strict=True):
-        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
-        counted.append(Leaf(leaf.path, len(free), whole // (unit // segment)))
-    return PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows)
 
 
 def placement(
@@ -172,26 +120,27 @@ def placement(
     free: Sequence[int] | None = None,
 ) -> Placement:
     """Return the placement of an outcome by its nodes' names, with figures and proof; `free`: free nodes by leaf."""
-    problem, solution = counted.q, outcome.solution
+    problem, solution, level = counted.q, outcome.solution, counted.level
     if solution is None:
         return does_not_fit(job, problem, seed, cluster.trees)
+
+    def block_numbers(leaf: int) -> list[int]:
+        number = {node: i for i, block in enumerate(cluster.leaves[leaf].blocks) for node in block}
+        return [number[unit[0]] for unit in counted.units[leaf]]
+
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
-    in_blocks = partial(cluster.blocks_of, counted.units) if single else None
-    order = slots(job) if counted.level is None else blocks(job, counted.level)
-    ranked = rank(problem, solution.packing, order, counted.units, in_blocks)
-    nodes = in_rank_order(ranked, job.nodes)
-    groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes))
+    order = slots(job) if level is None else blocks(job, level)
+    nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
     searched = _figures(job, counted, solution)
-    rest = [] if counted.level is None or free is None else levels_above(cluster, job, counted.level, nodes, free)
+    rest = [] if level is None or free is None else levels_above(cluster, job, level, nodes, free)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
-    closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
+    closed = split_at_least(job, free) if free is not None and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
     return placed_on(
         cluster,
         job,
         nodes,
-        groups,
         lower_bound_split=solution.bounds[0] if own else closed,
         figures=(*searched, *rest),
         stopped=outcome.stop.value,
@@ -199,46 +148,24 @@ def placement(
     )
 
 
-def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
-    """Return a job's groups as they are ranked, or the data groups of a mesh from its rank order."""
-    return ranked if job.mesh is None else groups_in_ranks(cluster, job, nodes)
-
-
-def groups_in_ranks(cluster: LeafMap, job: Job, nodes: Sequence[str]) -> list[Ranked]:
-    """Return a job's groups, or the data groups of its mesh, from its nodes in rank order."""
-    own = []
-    for slot in slots(job):
-        on = tuple(nodes[rank] for rank in slot.ranks)
-        own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[node] for node in on)), slot.ranks))
-    return own
-
-
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
-    rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
+    """Name the levels of a solution's objective, of a mesh by the axis of the level placed; those inside are whole."""
+    rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
         return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
-    found = levels(job)
-    level, tiers = found[counted.level], counted.q.tiers
-    names_inside = [f"split {inner.what}" for inner in found[: counted.level]]
-    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in names_inside]
-    for i, (name, *proven) in enumerate(rows):
-        each = level.groups if i < 2 + tiers else 1
+    found, figures = levels(job), list[Figure]()
+    level, axis = found[counted.level], next(reversed(numbering(job, counted.level)), None)
+    along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
+    for inner in found[: counted.level]:
+        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    for i, (own, *proven) in enumerate(rows):
+        name = f"boundaries across pods {along}" if own.startswith("boundaries") else own
+        if level.axis != "data" and i < 2 + counted.q.tiers:
+            name = f"{own} of {level.what}" if own == "extra pieces" else own.replace("groups", level.what)
+        each = level.groups if i < 2 + counted.q.tiers else 1
         value, bound, analytic = (count * each for count in proven)
-        own = _name(name, level, job, counted.level)
-        figures.append(Figure(name=own, value=value, bound=bound, analytic_bound=analytic))
+        figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
     return figures
-
-
-def _name(name: str, level: MeshLevel, job: Job, at: int) -> str:
-    if name.startswith("boundaries"):
-        axis = next(reversed(numbering(job, at)), None)
-        along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-        return f"boundaries across pods {along}"
-    if level.axis == "data" or name.startswith("leaves"):
-        return name
-    if name.startswith("groups across"):
-        return level.what + name.removeprefix("groups")
-    return f"split {level.what}" if name.startswith("split") else f"{name} of {level.what}"
 
 
 def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
@@ -258,18 +185,9 @@ def split_at_least(job: Job, free: Sequence[int]) -> int:
     return lower_bound_split(free, kind.count, kind.size)
 
 
-def placed_groups(cluster: LeafMap, groups: Iterable[Ranked]) -> tuple[PlacedGroup, ...]:
-    """Return groups with the names of the leaves of their nodes."""
-    leaves = cluster.leaves
-    return tuple(
-        PlacedGroup(name=group.name, nodes=group.nodes, leaves=tuple(leaves[i].name for i in group.leaves))
-        for group in groups
-    )
-
-
-def across_pods(cluster: LeafMap, groups: Iterable[PlacedGroup], tier: int = 0) -> int:
+def across_pods(cluster: LeafMap, groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
     """Count the groups under several pods, or under several switches of a higher tier."""
-    paths = ({cluster.leaves[cluster.leaf_of[node]].path[tier] for node in group.nodes} for group in groups)
+    paths = ({cluster.leaves[cluster.leaf_of[nodes[rank]]].path[tier] for rank in own.ranks} for own in groups)
     return sum(len(on) > 1 for on in paths)
 
 
@@ -290,22 +208,26 @@ def certificate_of(
     return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
-def counted_on(cluster: LeafMap, groups: tuple[PlacedGroup, ...]) -> dict[str, Any]:
-    """Return groups on leaves and what they say, as fields of a placement."""
+def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
+    """Return the groups of nodes in rank order and what they say on leaves, as fields of a placement."""
+    placed = []
+    for group in groups:
+        own = tuple(nodes[rank] for rank in group.ranks)
+        leaves = tuple(cluster.leaves[i].name for i in dict.fromkeys(cluster.leaf_of[node] for node in own))
+        placed.append(PlacedGroup(name=group.name, nodes=own, leaves=leaves))
     return {
-        "groups": groups,
-        "groups_split": sum(len(group.leaves) > 1 for group in groups),
-        "extra_pieces": sum(len(group.leaves) - 1 for group in groups),
-        "groups_cross_pod": across_pods(cluster, groups) if cluster.leaves[0].path else 0,
+        "groups": tuple(placed),
+        "groups_split": sum(len(group.leaves) > 1 for group in placed),
+        "extra_pieces": sum(len(group.leaves) - 1 for group in placed),
+        "groups_cross_pod": across_pods(cluster, groups, nodes) if cluster.leaves[0].path else 0,
     }
 
 
-def placed_on(
-    cluster: LeafMap, job: Job, nodes: tuple[str, ...], groups: tuple[PlacedGroup, ...], **own: Any
-) -> Placement:
-    """Return a job's placement with what its groups on leaves say."""
+def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
+    """Return a job's placement, of no nodes too, with what its groups on leaves say."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
-    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups), **own)
+    groups = list(slots(job)) if nodes else []
+    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
 
 
 def does_not_fit(job: Job, problem: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
@@ -365,43 +287,58 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     choice.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    runs = _runs(cluster, taken)
-    chosen: dict[int, Chosen] = {}
+    runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
     for tree in range(cluster.trees):
-        found = fewest_cuts([len(own) * (cluster.leaves[i].tree == tree) for i, own in runs], order, deadline)
-        if found is not None:
-            chosen[tree] = found
+        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs]
+        found = fewest_cuts(free, order, deadline)
+        room.append(sum(free))
+        chosen += [] if found is None else [found]
     if not chosen:
-        free = [0] * cluster.trees
-        for i, own in runs:
-            free[cluster.leaves[i].tree] += len(own)
-        problem = in_segments(job, cluster.leaves, taken).q
-        return does_not_fit(job, problem, seed, cluster.trees, max(free))
-    proved = all(choice.proved for choice in chosen.values())
-    best = replace(min(chosen.values(), key=lambda choice: choice.values), proved=proved)
-    nodes = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
-    groups, left = placed_groups(cluster, groups_in_ranks(cluster, job, nodes)), [len(own) for _, own in runs]
-    what, sizes = _searched(job).what, set(order.groups)
+        return does_not_fit(job, in_segments(job, cluster.leaves, taken).q, seed, cluster.trees, max(room))
+    proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
+    placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
+    left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"
+    # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
-    least[f"split {what}"] = lower_bound_split(left, len(order.groups), min(sizes)) * (len(sizes) == 1)
-    figures, crossing = _figures_by_name(job, best, least), list[Figure]()
-    for tier in range(len(cluster.leaves[0].path) if what == "groups" else 0):
+    kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
+    least[f"split {parts}"] = problems.min_split_groups(left, kinds)
+    members, split, extra = best.values
+    rows = [(f"split {parts}", split), ("extra pieces" if parts == "groups" else f"extra pieces of {parts}", extra)]
+    if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
+        rows.insert(0, ("split members", members))
+    figures, crossing = list[Figure](), list[Figure]()
+    for name, value in rows:
+        bound = value if proved else min(value, least.get(name, 0))
+        analytic = min(bound, least.get(name, 0))
+        figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
+    for tier in range(len(cluster.leaves[0].path) if parts == "groups" else 0):
         name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
-        value = across_pods(cluster, groups, tier)
+        value = across_pods(cluster, slots(job), placed, tier)
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
     return placed_on(
         cluster,
         job,
-        nodes,
-        groups,
+        placed,
         order="name",
         stopped=stop.value,
-        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, left),
+        lower_bound_split=least["split groups"] if parts == "groups" else split_at_least(job, left),
         figures=(*figures, *crossing),
         certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )
+
+
+def _runs(cluster: LeafMap, taken: set[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield each leaf with its free nodes, in the order of names. InputError: other leaves' nodes are between them."""
+    free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
+    for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
+        nodes = list(own)
+        if i in begun:
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
+        begun.add(i)
+        yield i, nodes
 
 
 def _order_of(job: Job) -> Order:
@@ -418,40 +355,3 @@ def _order_of(job: Job) -> Order:
     if [rank for own in ranks for rank in own] != list(range(job.nodes)):
         raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
-
-
-def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
-    runs: list[tuple[int, list[str]]] = []
-    free = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken)
-    for node in sorted(free, key=natural):
-        i = cluster.leaf_of[node]
-        if not runs or runs[-1][0] != i:
-            runs.append((i, []))
-        runs[-1][1].append(node)
-    seen: set[int] = set()
-    for i, nodes in runs:
-        if i in seen:
-            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
-            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
-        seen.add(i)
-    return runs
-
-
-def _searched(job: Job) -> MeshLevel:
-    found = levels(job)
-    return found[-1] if found else MeshLevel("data", 1, 1, 1)
-
-
-def _figures_by_name(job: Job, chosen: Chosen, least: Mapping[str, int]) -> list[Figure]:
-    """State what the choice cuts: members of several nodes first; without a proof the closed forms bound them."""
-    members, split, extra = chosen.values
-    what = _searched(job).what
-    suffix = "" if what == "groups" else f" of {what}"
-    rows = [(f"split {what}", split), (f"extra pieces{suffix}", extra)]
-    if job.mesh is not None and job.nodes_per_member > 1 and what != "members":
-        rows.insert(0, ("split members", members))
-    bounds = [value if chosen.proved else min(value, least.get(name, 0)) for name, value in rows]
-    return [
-        Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, least.get(name, 0)))
-        for (name, value), bound in zip(rows, bounds, strict=True)
-    ]

@@ -3,9 +3,11 @@
 A plan's job may also be placed by its step time, which is what the plan's own fabric predicts for it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -13,36 +15,23 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.checks.placement import check_placement, expected_groups
-from planner.cluster import Figure, Job, Placement, Running, Topology, job_of_plan, read_hosts
+from planner.cluster import Figure, Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
-from planner.instance.network import Network
+from planner.instance.instance import Instance
 from planner.instance.read import complaints
 from planner.models import Options
-from planner.models.placement.placement_problem import PlacementProblem
-from planner.models.placement.solve import Ranked, Solution, solve, solve_in_one_tree
+from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.physics.network import transport
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, plan_of
-from planner.scheduling.placing import (
-    Counted,
-    LeafMap,
-    across_pods,
-    counted_on,
-    groups_in_ranks,
-    in_blocks,
-    in_segments,
-    level_to_place,
-    only,
-    placed_groups,
-    placement,
-)
+from planner.scheduling import placing
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.registry import SOLVERS, linear_runner
@@ -59,7 +48,7 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     return Options(time_limit=limit, seed=seed, threads=threads)
 
 
-class Cluster(LeafMap):
+class Cluster(placing.LeafMap):
     """A topology with the nodes that are busy or broken; every method may be called from several threads."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
@@ -156,14 +145,11 @@ class Cluster(LeafMap):
         if order not in ORDERS:
             raise InputError(f"order: must be {' or '.join(ORDERS)} (is {order!r})")
         if order == "name":
-            from planner.scheduling.placing import place_by_name
-
-            return self._checked(job, place_by_name(self, job, taken, options), taken)
-        counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
-        left = [sum(node not in taken for node in leaf.nodes) for leaf in self.leaves]
-        return self._checked(job, placement(self, job, counted, outcome, seed, left), taken)
-
-    def _checked(self, job: Job, placed: Placement, taken: set[str]) -> Placement:
+            placed = placing.place_by_name(self, job, taken, options)
+        else:
+            counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
+            left = [sum(node not in taken for node in leaf.nodes) for leaf in self.leaves]
+            placed = placing.placement(self, job, counted, outcome, seed, left)
         # The checker shares no code with the formulation, and is as quick: 2 ms for 900 nodes, 40 ms for 15,000.
         broken = check_placement(self.topology, job, placed, busy=taken)
         if broken:
@@ -175,29 +161,26 @@ class Cluster(LeafMap):
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
-    def problem(
-        self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
-    ) -> tuple[PlacementProblem, list[list[tuple[str, ...]]]]:
+    def problem(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> placing.Counted:
         """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
-        counted = in_segments(job, self.leaves, self.taken(busy, free))
-        return counted.q, counted.units
+        return placing.in_segments(job, self.leaves, self.taken(busy, free))
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool
-    ) -> tuple[Counted, Outcome[Solution]]:
+    ) -> tuple[placing.Counted, Outcome[Solution]]:
         """Solve the job's counts: of a mesh its level to place, in the trees where most levels inside are whole."""
-        counted = in_segments(job, self.leaves, taken)
+        counted = placing.in_segments(job, self.leaves, taken)
         trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
-        parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+        parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
         fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
         if not fits:
             part = max(parts, key=lambda part: part.free)
             return replace(counted, q=part), solve(part, options, fragmentation=fragmentation)
         if job.mesh is not None:
-            level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
+            level = {tree: placing.level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
             fits = [tree for tree in fits if level[tree] == max(level.values())]
-            counted = in_blocks(job, self.leaves, taken, level[fits[0]])
-        parts = [only(counted.q, trees[tree]) for tree in fits] if self.trees > 1 else [counted.q]
+            counted = placing.in_blocks(job, self.leaves, taken, level[fits[0]])
+        parts = [placing.only(counted.q, trees[tree]) for tree in fits] if self.trees > 1 else [counted.q]
         best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
         return replace(counted, q=parts[best]), outcome
 
@@ -233,30 +216,30 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
 
     Raise InputError where a file cannot be read, a node is not in the topology, or two jobs have one node.
     """
-    running = [job for file in files for job in _of_file(cluster, file)]
+    running = list[Running]()
+    for file in files:
+        text = read_text(file, REMEDY)
+        data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
+        if isinstance(data, dict) and kind_of(data) == "placement":
+            known = {key: value for key, value in data.items() if key in Placement.model_fields}
+            try:
+                running.append(Running(placement=Placement.model_validate(known)))
+            except ValidationError as error:
+                raise InputError("\n".join(complaints(error, str(file), Placement, known))) from None
+        elif data is not None and jobs_in(data) is None:
+            needs = f"{REMEDY}, or a placement of `planner place --format json`"
+            raise InputError(f"{file}: holds no running jobs; {needs}")
+        else:
+            for job in read_running(file):
+                placed = own_placement(cluster, job.name, job.nodes)
+                running.append(Running(placement=placed, priority=job.priority))
     owner: dict[str, str] = {}
-    for job in running:
-        for node in cluster.known(job.placement.nodes):
-            other = owner.setdefault(node, job.placement.job)
-            if other != job.placement.job:
-                both = f"jobs {other!r} and {job.placement.job!r} both have it"
-                raise InputError(f"node {node!r}: {both}; correct one file")
+    for placed in (run.placement for run in running):
+        for node in cluster.known(placed.nodes):
+            other = owner.setdefault(node, placed.job)
+            if other != placed.job:
+                raise InputError(f"node {node!r}: jobs {other!r} and {placed.job!r} both have it; correct one file")
     return running
-
-
-def _of_file(cluster: Cluster, file: Path) -> list[Running]:
-    text = read_text(file, REMEDY)
-    data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
-    if isinstance(data, dict) and kind_of(data) == "placement":
-        known = {key: value for key, value in data.items() if key in Placement.model_fields}
-        try:
-            return [Running(placement=Placement.model_validate(known))]
-        except ValidationError as error:
-            raise InputError("\n".join(complaints(error, str(file), Placement, known))) from None
-    if data is not None and jobs_in(data) is None:
-        raise InputError(f"{file}: holds no running jobs; {REMEDY}, or a placement of `planner place --format json`")
-    jobs = read_running(file)
-    return [Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority) for job in jobs]
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
@@ -264,22 +247,13 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
     # bound.
     order = tuple(cluster.known(nodes))
-    leaves = tuple(dict.fromkeys(cluster.leaf_of[node] for node in order))
-    alone = [Ranked("data", order, leaves, tuple(range(len(order))))]
-    groups = placed_groups(cluster, alone if job is None else groups_in_ranks(cluster, job, order))
-    counts = counted_on(cluster, groups)
+    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
+    counts = placing.counted_on(cluster, groups, order)
     as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
-    return Placement(
-        job=name,
-        nodes=order,
-        **counts,
-        lower_bound_split=0,
-        figures=(),
-        stopped="limit",
-        certificate=as_it_runs.certificate(
-            formulation="a placement as it runs, not searched", minimizes="split groups", seed=0
-        ),
-    )
+    what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
+    certificate = as_it_runs.certificate(**what)
+    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": certificate}
+    return Placement(job=name, nodes=order, **counts, **own)
 
 
 STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
@@ -290,12 +264,14 @@ FORMULATION = (
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The step time of a plan on its fabric, given which nodes carry the racks of each stage."""
+    """The step time of a plan's layout on its fabric, given which nodes carry the racks of each stage."""
 
-    plan: Plan
+    instance: Instance
+    strategy: ParallelStrategy
+    transport_slowdown: float
     design: Design
-    places: Mapping[str, int]
-    wrap: bool
+    places: Mapping[str, int]  # of a node: its rack in the fabric
+    wrap: bool  # whether the last stage sends to the first
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a rank order sends across leaf domains, pods and zones."""
@@ -310,52 +286,37 @@ class Clock:
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
-        phi = transport_slowdown_of(self.network)
+        phi = self.transport_slowdown
         send = transport.pipeline_send_slowdown(phi, self.design, *locality.share_leaving)
         allreduce = transport.allreduce_slowdown(phi, self.design, *locality.allreduces_leaving)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:
         """Return the seconds of the step, exchange and rings slower than the transport alone by these factors."""
-        layout = self.plan.layout
-        if layout is None:
-            raise InputError("step-time: the plan has no layout; solve an instance with one")
-        phi = transport_slowdown_of(self.network)
+        phi = self.transport_slowdown
         slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
-        conditions = Conditions(**slow, transport_slowdown=phi)
-        metrics = step_prediction.metrics(self.plan.instance, conditions, strategy_of(layout))
+        metrics = step_prediction.metrics(self.instance, Conditions(**slow, transport_slowdown=phi), self.strategy)
         return float(metrics["step_seconds"])  # type: ignore[arg-type]
-
-    @property
-    def network(self) -> Network:
-        """The network of the plan's instance."""
-        if self.plan.instance.network is None:
-            raise InputError("step-time: the plan has no network; solve an instance with one")
-        return self.plan.instance.network
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step of every placement: what must leave the fullest leaf, and the fullest pod, by shape alone."""
         if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
             return self.seconds(None)
-        free: dict[tuple[str, int], int] = {}
+        leaves, pods = Counter[int](), Counter[int]()  # free nodes
         for i, leaf in enumerate(cluster.leaves):
-            free["leaf", i] = len(set(leaf.nodes).difference(busy))
-            pod = ("pod", leaf.path[0] if leaf.path else 0)
-            free[pod] = free.get(pod, 0) + free["leaf", i]
-        design, factors = self.design, set[tuple[float, float]]()
-        known = {figure.name: figure.bound > 0 for figure in first.figures}
-        sizes = {"leaf": design.domain_racks, "pod": design.domain_racks * (design.domains_per_pod or design.domains)}
-        options = {}
-        for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
-            rooms = [count for (at, _), count in free.items() if at == level and count]
-            stages, replicas, free_of = job.mesh["pipeline"], job.mesh["data"], max(rooms)
-            options[level] = transport.min_crossings(
-                stages, replicas, max_free=free_of, blocks=len(rooms), wrap=self.wrap, split=split
-            )
-        for flows, rings in options["leaf"]:
-            for more, wide in options["pod"]:
-                shares = flows / sizes["leaf"], more / sizes["pod"], 0.0
-                factors.add(self.factors(transport.Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
+            leaves[i] = len(set(leaf.nodes).difference(busy))
+            pods[leaf.path[0] if leaf.path else 0] += leaves[i]
+        across = any(figure.bound > 0 for figure in first.figures if figure.name == "groups across pods")
+        design, options = self.design, []
+        for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
+            rooms = {"max_free": max(free.values()), "blocks": len(+free)}
+            each = job.mesh["pipeline"], job.mesh["data"]
+            options.append(transport.min_crossings(*each, **rooms, wrap=self.wrap, split=split))
+        of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
+        factors = set[tuple[float, float]]()
+        for (flows, rings), (more, wide) in product(*options):
+            shares = flows / of_leaf, more / of_pod, 0.0
+            factors.add(self.factors(transport.Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
         # No slower exchange or all-reduce makes a step shorter: a pair no better than another in both is dropped.
         kept: list[tuple[float, float]] = []
         for send, allreduce in sorted(factors):
@@ -369,8 +330,8 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
 
     Raise InputError if the plan has no such fabric, or the cluster does not have its shape.
     """
-    physics = PlanPhysics(plan=plan)
-    if plan.layout is None or plan.instance.network is None or len(physics.wired) != 1:
+    physics, network = PlanPhysics(plan=plan), plan.instance.network
+    if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
         raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
     (design,) = physics.wired.values()
@@ -387,7 +348,8 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
             remedy = "give the topology of the plan's fabric, or take --objective locality"
             raise InputError(f"{where}: {shape}; {plans}; {remedy}")
         places.update({node: (pod * per_pod + at) * size + i for i, node in enumerate(leaf.nodes)})
-    return Clock(plan, design, places, plan.layout.virtual_stages > 1)
+    strategy, slowdown = strategy_of(plan.layout), transport_slowdown_of(network)
+    return Clock(plan.instance, strategy, slowdown, design, places, plan.layout.virtual_stages > 1)
 
 
 def place_by_time(
@@ -419,17 +381,11 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         turned = _pipelines_whole(cluster, job, first, busy, options)
         timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
     seconds, best = min(timed, key=lambda pair: pair[0])
-    gap = relative_gap(seconds, bound)
-    return best.replaced(
-        step_seconds=seconds,
-        step_seconds_bound=bound,
-        certificate__status="optimal" if seconds <= bound else "feasible",
-        certificate__objective=seconds,
-        certificate__bound=bound,
-        certificate__gap=gap,
-        certificate__formulation=FORMULATION,
-        certificate__minimizes=STEP_MINIMIZES,
+    status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
+    certificate = best.certificate.replaced(
+        status=status, objective=seconds, bound=bound, gap=gap, formulation=FORMULATION, minimizes=STEP_MINIMIZES
     )
+    return best.replaced(step_seconds=seconds, step_seconds_bound=bound, certificate=certificate)
 
 
 def _pipelines_whole(
@@ -440,8 +396,9 @@ def _pipelines_whole(
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
     nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-    counts = counted_on(cluster, placed_groups(cluster, groups_in_ranks(cluster, job, nodes)))
-    crossing = [across_pods(cluster, counts["groups"], tier) for tier in range(len(cluster.leaves[0].path))]
+    groups = list(slots(job))
+    counts = placing.counted_on(cluster, groups, nodes)
+    crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
     values = [counts["groups_split"], counts["extra_pieces"], *crossing]
     bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
     figures = [

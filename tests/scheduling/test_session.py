@@ -233,14 +233,14 @@ def test_bad_topologies_are_named(switches: list[TopologySwitch], says: str) -> 
 
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.scheduling import session
+    from planner.scheduling import placing
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
         return found.replaced(nodes=(found.nodes[1], *found.nodes[1:]))
 
-    placement = session.placement
-    monkeypatch.setattr(session, "placement", one_node_twice)
+    placement = placing.placement
+    monkeypatch.setattr(placing, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 occurs 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 
@@ -340,6 +340,14 @@ def test_no_time_still_places(seed: int) -> None:
     assert [f.bound <= b.value <= f.value for f, b in zip(hasty.figures[:1], best.figures, strict=False)] == [True]
     assert best.certificate.status == "optimal"
     assert (hasty.certificate.status == "optimal") == all(f.value == f.bound for f in hasty.figures[:2])
+
+
+def test_groups_of_several_sizes_that_no_leaf_holds_are_split_by_name_too() -> None:
+    """Of a group of three and two of four on leaves of five, four and two, the bound has the one that fits nowhere."""
+    sizes = ({"name": "a", "size": 4, "count": 2}, {"name": "b", "size": 3, "count": 1})
+    placed = planner.place(tree([5, 4, 2], 1), Job.model_validate({"name": "j", "groups": sizes}), order="name")
+    assert placed.groups_split >= placed.lower_bound_split == 1
+    assert placed.figures[0].analytic_bound == 1
 
 
 def test_groups_of_several_sizes_follow_each_other() -> None:

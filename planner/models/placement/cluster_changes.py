@@ -9,14 +9,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf, Progress
+from planner.models.placement.placement_problem import Kind, Leaf, Progress, count_to_reach
 from planner.models.placement.solve import solver_affordable
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
     from planner.models.placement.proven_levels import LevelModel
 
 
@@ -56,14 +54,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
             from planner.models.placement.proven_levels import improve
 
             improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
-    return Outcome(
-        stop=Stop.PROVED if progress.proven(LEVELS - 1) else progress.stop,
-        solution=Repair(progress.packing, progress.values, tuple(progress.bounds)),
-        objective=float(progress.values[0]),
-        bound=float(progress.bounds[0]),
-        variables=progress.variables,
-        seconds=deadline.elapsed,
-    )
+    return progress.outcome(LEVELS, Repair(progress.packing, progress.values, tuple(progress.bounds)))
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
@@ -72,7 +63,7 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
     for (g, i), count in taken.items():
         if count:
             on[g].add(i)
-    across = sum(len({_pod(leaves[i]) for i in own}) > 1 for own in on)
+    across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
     return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
 
 
@@ -81,19 +72,11 @@ def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tupl
     largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
     for group in groups:
-        left, more = group.missing - sum(leaves[i].free for i in group.stays), 0
-        for room in largest:
-            if left <= 0:
-                break
-            left, more = left - room, more + 1
-        pieces = len(group.stays) + more
+        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
+        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
         split, extra = split + (pieces > 1), extra + pieces - 1
-        across += len({_pod(leaves[i]) for i in group.stays}) > 1
+        across += len({leaves[i].pod for i in group.stays}) > 1
     return split, extra, across
-
-
-def _pod(leaf: Leaf) -> int:
-    return leaf.path[0] if leaf.path else 0
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
@@ -113,14 +96,14 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
         for i in sorted(groups[g].stays, key=lambda stay: (-free[stay], stay)):
             serve(g, i)
     for g in order:
-        pods = {_pod(leaves[i]) for i in groups[g].stays}
+        pods = {leaves[i].pod for i in groups[g].stays}
         while left[g]:
             anywhere = [i for i, room in enumerate(free) if room]
-            near = [i for i in anywhere if not pods or _pod(leaves[i]) in pods] or anywhere
+            near = [i for i in anywhere if not pods or leaves[i].pod in pods] or anywhere
             enough = [i for i in near if free[i] >= left[g]]
             i = min(enough, key=lambda i: (free[i], i)) if enough else max(near, key=lambda i: (free[i], -i))
             serve(g, i)
-            pods.add(_pod(leaves[i]))
+            pods.add(leaves[i].pod)
     return dict(taken)
 
 
@@ -130,7 +113,7 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
     classes: Counter[tuple[int, int]] = Counter()
     kept = []
     for i, leaf in enumerate(leaves):
-        at = (_pod(leaf), min(leaf.free, need))
+        at = (leaf.pod, min(leaf.free, need))
         if i in own or (leaf.free and classes[at] < need):
             classes[at] += i not in own
             kept.append(i)
@@ -148,7 +131,7 @@ def _formulate(
     model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
     splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))
     for g, group in enumerate(groups):
-        pods = {_pod(leaves[i]) for i in group.stays}
+        pods = {leaves[i].pod for i in group.stays}
         split, across = model.new_bool_var(f"split[{g}]"), model.new_bool_var(f"across[{g}]")
         reached: dict[int, cp_model.IntVar] = {}
         pieces = []
@@ -160,7 +143,7 @@ def _formulate(
             new = model.new_bool_var(f"new[{g},{i}]")
             pieces.append(new)
             model.add(take[g, i] <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
-            pod = _pod(leaves[i])
+            pod = leaves[i].pod
             if pod not in pods:
                 reached.setdefault(pod, model.new_bool_var(f"reached[{g},{pod}]"))
                 model.add(new <= reached[pod]).with_name(f"count_pods[{g},{i}]")
@@ -220,7 +203,13 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
 
     model = cp_model.CpModel()
     stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(problem.costs))]
-    units = _units(problem, model, stop)
+    units: dict[int, list[cp_model.IntVar]] = {}  # of each leaf's blocks: whole segments once jobs have stopped
+    for index, block in enumerate(problem.blocks):
+        most = (block.free + sum(block.owned.values())) // problem.segment
+        units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
+        returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
+        there = problem.segment * units[block.leaf][-1] <= block.free + returned
+        model.add(there).with_name(f"return_nodes[{index}]")
     whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
     for leaf, segments in units.items():
         here = []
@@ -238,26 +227,13 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
     unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing
     model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(problem.costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    of = None if outcome.solution is None else outcome.solution.of
-    chosen = None if of is None else tuple(job for job, variable in enumerate(stop) if of(variable))
     if outcome.objective is not None and outcome.bound is not None:
         cost = outcome.objective // unit
         bound = min(cost, math.ceil((outcome.bound - len(stop)) / unit))
         outcome = replace(outcome, objective=float(cost), bound=float(bound))
-    return outcome.with_solution(chosen)
-
-
-def _units(
-    problem: PreemptionProblem, model: "cp_model.CpModel", stop: "Sequence[cp_model.IntVar]"
-) -> "dict[int, list[cp_model.IntVar]]":
-    """Count the whole segments of each block once the chosen jobs have stopped."""
-    units: dict[int, list[cp_model.IntVar]] = {}
-    for index, block in enumerate(problem.blocks):
-        variable = model.new_int_var(0, (block.free + sum(block.owned.values())) // problem.segment, f"units[{index}]")
-        returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
-        model.add(problem.segment * variable <= block.free + returned).with_name(f"return_nodes[{index}]")
-        units.setdefault(block.leaf, []).append(variable)
-    return units
+    if outcome.solution is None:
+        return outcome.with_solution(None)
+    return outcome.with_solution(tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable)))
 
 
 Step = tuple[int, int]  # (piece, leaf that it moves to)
@@ -317,14 +293,13 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
         moved.append(s * leaving)
     model.minimize(sum(moved))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    solution = None
-    if outcome.solution is not None:
-        of = outcome.solution.of
-        at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
-        used = {i for i, _ in at_end}
-        freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
-        solution = Freed(freed, at_end)
-    return outcome.with_solution(solution)
+    if outcome.solution is None:
+        return outcome.with_solution(None)
+    of = outcome.solution.of
+    at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
+    used = {i for i, _ in at_end}
+    freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
+    return outcome.with_solution(Freed(freed, at_end))
 
 
 def in_order(

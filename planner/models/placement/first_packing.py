@@ -5,25 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from planner.models.placement.placement_problem import (
-    Packing,
-    Piece,
-    PlacementProblem,
-    measure,
-    min_extra_pieces,
-    min_split_groups,
-)
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, measure, min_extra_pieces
 
 Counts = list[int]
 
 
 def greedy(problem: PlacementProblem) -> Packing:
-    """Return a packing of a job that fits: without a split group where best fit has one, or else with few."""
-    return _in_few_pods(problem) or _whole_first(problem)
+    """Return a packing of a job that fits: without a split group where best fit has one, or else with few.
 
-
-def _in_few_pods(problem: PlacementProblem) -> Packing | None:
-    """Fill the roomiest pods until the rest fits one, then the fullest of these; None where groups must split."""
+    The roomiest pods are filled until the rest fits one, which is then the fullest of these.
+    """
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
@@ -36,7 +27,7 @@ def _in_few_pods(problem: PlacementProblem) -> Packing | None:
                     packing.whole.update(placed)
                     return packing
         if not pods:
-            return None
+            return _whole_first(problem)
         placed, left = best_fit(problem, problem.pods[pods.pop()], left)
         packing.whole.update(placed)
     return packing
@@ -100,21 +91,19 @@ def _whole_first(problem: PlacementProblem) -> Packing:
         placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
         return keep, placed, rest
 
-    low, high = 0, total - min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds)
+    low, high = 0, total - problem.min_split
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
     counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
-    tries = [keeping(count) for count in counts]
-    fewest_pieces = min_extra_pieces(problem, min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds))
-    packings: list[Packing] = []
-    for keep, placed, rest in tries:
+    least_extra, packings = min_extra_pieces(problem, problem.min_split), list[Packing]()
+    for keep, placed, rest in map(keeping, counts):
         left = [kind.count - keep[j] + rest[j] for j, kind in enumerate(problem.kinds)]
         packings.append(with_split(problem, placed, left))
-        if measure(problem, packings[-1]).extra_pieces > fewest_pieces:
+        if sum(len(pieces) - 1 for _, pieces in packings[-1].split) > least_extra:
             packings.append(with_split(problem, placed, left, by_pod=False))
-    return min(packings, key=lambda packing: measure(problem, packing).values)
+    return min(packings, key=lambda packing: measure(problem, packing))
 
 
 def with_split(
@@ -140,22 +129,18 @@ def with_split(
 def split_group(problem: PlacementProblem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
     """Split one group over the holes of the pod where it has the fewest pieces, then the smallest rest, or of all."""
     fewest = -(-size // max(holes))
-    rooms = [_open(holes, leaves) for leaves in problem.pods.values()] if by_pod else []
-    fits = [_fewest_holes(holes, room, size) for room in rooms if sum(holes[i] for i in room) >= size]
+    pods = problem.pods.values() if by_pod else ()
+    fits = [_fewest_holes(holes, leaves, size) for leaves in pods if sum(holes[i] for i in leaves) >= size]
     best = min(fits, key=lambda fit: (len(fit), sum(holes[i] for i, _ in fit) - size, fit), default=())
     if best and len(best) == fewest:
         return best
-    everywhere = _fewest_holes(holes, _open(holes, range(len(holes))), size)
+    everywhere = _fewest_holes(holes, range(len(holes)), size)
     return best if best and len(best) <= len(everywhere) else everywhere
 
 
-def _open(holes: Sequence[int], leaves: Iterable[int]) -> list[int]:
-    return [i for i in leaves if holes[i]]
-
-
-def _fewest_holes(holes: Sequence[int], leaves: Sequence[int], size: int) -> tuple[Piece, ...]:
+def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
     """Take the fewest holes that fit a group: the largest ones, and for the last the smallest that is enough."""
-    order = sorted(leaves, key=lambda i: (-holes[i], i))
+    order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
     pieces: list[Piece] = []
     for at, i in enumerate(order):
         if holes[i] >= size:
@@ -219,24 +204,20 @@ class Exchange:
 
     def _take(self, pod: int, room: int, hole: int) -> int:
         """Return a leaf of the pod with the hole, after an exchange where it had another; it exchanges no more."""
-        here, there = self.by_pod[pod][room], self.by_hole[room, hole]
+        here, there, whole = self.by_pod[pod][room], self.by_hole[room, hole], self.packing.whole
         i = min(here & there, default=min(here))
         if self.hole[i] != hole:
-            self._swap(i, min(there))
+            j, other = min(there), self.hole[i]
+            for k in range(len(self.q.kinds)):
+                whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+            self.by_hole[room, other].remove(i)
+            self.by_hole[room, other].add(j)
+            there.remove(j)
+            self.hole[i], self.hole[j] = hole, other
+        else:
+            there.remove(i)
         here.remove(i)
-        self.by_hole[room, hole].remove(i)
         return i
-
-    def _swap(self, i: int, j: int) -> None:
-        """Exchange all groups of two leaves."""
-        room = self.q.leaves[i].free
-        for k in range(len(self.q.kinds)):
-            here, there = self.packing.whole[i, k], self.packing.whole[j, k]
-            self.packing.whole[i, k], self.packing.whole[j, k] = there, here
-        for leaf, hole in ((i, self.hole[j]), (j, self.hole[i])):
-            self.by_hole[room, self.hole[leaf]].discard(leaf)
-            self.by_hole.setdefault((room, hole), set()).add(leaf)
-        self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
 
     def rest(self) -> dict[int, list[int]]:
         """Return the leaves that no chain has by hole, those of each pod together."""

@@ -13,9 +13,10 @@ from typing import Generic, TypeVar
 from planner.cluster import Topology
 from planner.errors import InputError
 from planner.physics.network.transport import lower_bound_split
-from planner.solvers.outcome import Stop
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
+Answer = TypeVar("Answer")
 Piece = tuple[int, int]  # (leaf, units)
 
 
@@ -26,6 +27,11 @@ class Leaf:
     path: tuple[int, ...]
     free: int
     size: int
+
+    @property
+    def pod(self) -> int:
+        """The switch next above it, or the root."""
+        return self.path[0] if self.path else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +72,23 @@ class PlacementProblem:
         """Leaves by pod; all in one pod where there is no switch between the leaves and the root."""
         pods: dict[int, list[int]] = {}
         for i, leaf in enumerate(self.leaves):
-            pods.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
+            pods.setdefault(leaf.pod, []).append(i)
         return pods
 
     @cached_property
     def pod_of(self) -> list[int]:
         """The pod of each leaf."""
-        return [leaf.path[0] if leaf.path else 0 for leaf in self.leaves]
+        return [leaf.pod for leaf in self.leaves]
 
     @property
     def tiers(self) -> int:
         """Tiers of switches between the leaves and the root."""
         return len(self.leaves[0].path) if self.leaves else 0
+
+    @cached_property
+    def min_split(self) -> int:
+        """The fewest groups that fit no leaf whole."""
+        return min_split_groups([leaf.free for leaf in self.leaves], self.kinds)
 
 
 @dataclass(slots=True)
@@ -88,24 +99,8 @@ class Packing:
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """The levels of the objective in their order, each minimal given those before it."""
-
-    weight_split: int
-    extra_pieces: int
-    crossing: tuple[int, ...]
-    boundaries: int
-    part_free: int
-
-    @property
-    def values(self) -> tuple[int, ...]:
-        """The levels as one tuple, compared from the left."""
-        return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
-
-
 def names(problem: PlacementProblem) -> tuple[str, ...]:
-    """Name the levels of the objective."""
+    """Name the levels of the objective in their order, each minimal given those before it."""
     crossing = ["groups across pods"]
     crossing += [f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)]
     weighted = {kind.weight for kind in problem.kinds} != {1}
@@ -115,19 +110,20 @@ def names(problem: PlacementProblem) -> tuple[str, ...]:
     return (first, "extra pieces", *crossing[: problem.tiers], *last)
 
 
-def measure(problem: PlacementProblem, packing: Packing) -> Levels:
-    """Compute the values of a packing in every level of the objective."""
-    crossing = tuple(
-        sum(len({problem.leaves[i].path[tier] for i, _ in pieces}) > 1 for _, pieces in packing.split)
-        for tier in range(problem.tiers)
-    )
-    return Levels(
-        weight_split=sum(problem.kinds[k].weight for k, _ in packing.split),
-        extra_pieces=sum(len(pieces) - 1 for _, pieces in packing.split),
-        crossing=crossing,
-        boundaries=boundaries(problem, *pods_of_groups(problem, packing)),
-        part_free=part_free(problem, used(problem, packing)),
-    )
+def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
+    """Compute the values of a packing in every level of the objective, as `names` has them."""
+    weight = sum(problem.kinds[k].weight for k, _ in packing.split)
+    extra = sum(len(pieces) - 1 for _, pieces in packing.split)
+    paths = [{problem.leaves[i].path for i, _ in pieces} for _, pieces in packing.split]
+    crossing = [sum(len({path[tier] for path in on}) > 1 for on in paths) for tier in range(problem.tiers)]
+    within: Counter[int] = Counter()  # groups by the pod that they are within
+    for (i, _), count in packing.whole.items():
+        within[problem.pod_of[i]] += count
+    pods = [{problem.pod_of[i] for i, _ in pieces} for _, pieces in packing.split]
+    within.update(min(own) for own in pods if len(own) == 1)
+    across = sum(len(own) > 1 for own in pods)
+    last = boundaries(problem, +within, across), part_free(problem, used(problem, packing))
+    return (weight, extra, *crossing, *last)
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
@@ -146,23 +142,8 @@ def part_free(problem: PlacementProblem, taken: Sequence[int]) -> int:
     return sum(0 < leaf.free - units < leaf.size for leaf, units in zip(problem.leaves, taken, strict=True))
 
 
-def pods_of_groups(problem: PlacementProblem, packing: Packing) -> tuple[Counter[int], int]:
-    """Return the groups within each pod, and those across pods."""
-    within: Counter[int] = Counter()
-    for (i, _), count in packing.whole.items():
-        within[problem.pod_of[i]] += count
-    across = 0
-    for _, pieces in packing.split:
-        pods = {problem.pod_of[i] for i, _ in pieces}
-        if len(pods) > 1:
-            across += 1
-        else:
-            within[pods.pop()] += 1
-    return +within, across
-
-
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
-    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines."""
+    """Count the neighbours along the lines that are not in one pod, of groups within each pod and those across."""
     # One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
     if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
@@ -198,7 +179,7 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
         each = zip(topology.blocks, paths, strict=True)
         leaves = [LeafNodes(block.name, block.nodes, (block.nodes,), path) for block, path in each]
     else:
-        leaves = _of_switches(topology)
+        leaves = _leaves_of_switches(topology)
     if not leaves:
         raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
     seen: dict[str, str] = {}
@@ -212,52 +193,39 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     return leaves
 
 
-def _of_switches(topology: Topology) -> list[LeafNodes]:
+def _leaves_of_switches(topology: Topology) -> list[LeafNodes]:
     above = {switch.name: switch.parent for switch in topology.switches}
     block = {node: block.name for block in topology.blocks for node in block.nodes}
-    chains = {switch.name: _chain(switch.name, above) for switch in topology.switches if switch.nodes}
-    paths = _numbered([chains[switch.name] for switch in topology.switches if switch.nodes])
-    roots: dict[str, int] = {}
-    trees = {name: roots.setdefault([name, *chain][-1], len(roots)) for name, chain in chains.items()}
+    with_nodes = [switch for switch in topology.switches if switch.nodes]
+    chains: list[list[str]] = []  # the switches above each leaf, the next first
+    for switch in with_nodes:
+        chain, at = list[str](), switch.parent
+        while at is not None:
+            if at not in above or at in chain:
+                fault = f"leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}"
+                raise InputError(f"topology: switch {switch.name!r} {fault}; fix its parent")
+            chain.append(at)
+            at = above[at]
+        chains.append(chain)
+    roots = [[switch.name, *chain][-1] for switch, chain in zip(with_nodes, chains, strict=True)]
+    if len({chain[-1] if chain else None for chain in chains}) == 1:
+        chains = [chain[:-1] for chain in chains]  # without the root that all share
+    depth, trees = max(map(len, chains), default=0), list(dict.fromkeys(roots))
+    numbers: dict[str, int] = {}  # of the switches in paths
     leaves = []
-    for switch, path in zip((switch for switch in topology.switches if switch.nodes), paths, strict=True):
+    for i, (switch, chain) in enumerate(zip(with_nodes, chains, strict=True)):
+        own = chain or [f"leaf {i}"]
+        full = (own + own[-1:] * depth)[:depth]  # shorter chains repeat their last switch
+        path = tuple(numbers.setdefault(name, len(numbers)) for name in full)
         by_block: dict[str | None, list[str]] = {}
         for node in switch.nodes:
             by_block.setdefault(block.get(node), []).append(node)
         together = tuple(map(tuple, by_block.values()))
-        leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees[switch.name]))
+        leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees.index(roots[i])))
     return leaves
 
 
-def _chain(name: str, above: dict[str, str | None]) -> list[str]:
-    chain: list[str] = []
-    at = above[name]
-    while at is not None:
-        if at not in above or at in chain:
-            fault = "missing" if at not in above else "above itself"
-            raise InputError(f"topology: switch {name!r} leads up to {at!r}, which is {fault}; fix its parent")
-        chain.append(at)
-        at = above[at]
-    return chain
-
-
-def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
-    """Return numbers of the switches above leaves without a shared root; shorter chains repeat their last switch."""
-    if len({chain[-1] if chain else None for chain in chains}) == 1:
-        chains = [chain[:-1] for chain in chains]
-    depth = max((len(chain) for chain in chains), default=0)
-    numbers: dict[str, int] = {}
-    paths = []
-    for i, chain in enumerate(chains):
-        own = chain or [f"leaf {i}"]
-        full = [*own, *[own[-1]] * (depth - len(own))] if depth else []
-        paths.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
-    return paths
-
-
 ANALYTIC = "best fit with analytic bounds"
-
-
 Incumbent = TypeVar("Incumbent")
 
 
@@ -274,37 +242,37 @@ class Progress(Generic[Incumbent]):
     solver: str = ANALYTIC
     interrupted: bool = False
 
-    @property
-    def stop(self) -> Stop:
-        """Why the search ends where it is not proven."""
-        return Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
-
     def proven(self, level: int) -> bool:
         """Return whether a level and all before it are at their bounds."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
-    def improve(self, packing: Incumbent, values: tuple[int, ...]) -> None:
-        """Take a packing as the incumbent where it is better."""
-        if values < self.values:
-            self.packing, self.values = packing, values
+    def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
+        """Return how the search ended, with a solution: proven where the first levels, as searched, are at bounds."""
+        unproven = Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
+        return Outcome(
+            stop=Stop.PROVED if self.proven(searched - 1) else unproven,
+            solution=solution,
+            objective=float(self.values[0]),
+            bound=float(self.bounds[0]),
+            solver=self.solver,
+            variables=self.variables,
+            constraints=self.constraints,
+            seconds=self.deadline.elapsed,
+        )
 
 
-def bounds(problem: PlacementProblem, *, whole: bool = False) -> Levels:
+def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]:
     """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
     free = [leaf.free for leaf in problem.leaves]
-    split = min_split_groups(free, problem.kinds)
+    weight, extra = min_split_weight(free, problem.kinds), min_extra_pieces(problem, problem.min_split)
     by_tier = [Counter[int]() for _ in range(problem.tiers)]  # free nodes under each switch of a tier
     for leaf in problem.leaves:
         for tier, by_switch in enumerate(by_tier):
             by_switch[leaf.path[tier]] += leaf.free
-    crossing = tuple(min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier)
-    return Levels(
-        weight_split=min_split_weight(free, problem.kinds),
-        extra_pieces=min_extra_pieces(problem, split),
-        crossing=crossing,
-        boundaries=min_boundaries(problem, crossing[0] if crossing else 0, whole=whole),
-        part_free=min_part_free(problem, whole=whole),
-    )
+    crossing = [min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier]
+    across = crossing[0] if crossing else 0
+    last = min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole)
+    return (weight, extra, *crossing, *last)
 
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
@@ -339,18 +307,13 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
     if len(problem.kinds) == 1:
         size = problem.kinds[0].size
         holes = sorted((leaf.free % size for leaf in problem.leaves if leaf.free % size), reverse=True)
-        bound = max(bound, _pieces_in_holes(holes, size, split) - split)
+        # Each split group has as many pieces as the largest holes for it, all of them as many as those for all.
+        pieces = max(split * count_to_reach(holes, size), count_to_reach(holes, split * size), split)
+        bound = max(bound, pieces - split)
     return bound
 
 
-def _pieces_in_holes(holes: Sequence[int], size: int, split: int) -> int:
-    """Bound the pieces of equal groups: each needs as many as the largest holes do for it, all as many as for all."""
-    if not holes:
-        return split
-    return max(split * _count_to_reach(holes, size), _count_to_reach(holes, split * size))
-
-
-def _count_to_reach(descending: Sequence[int], need: int) -> int:
+def count_to_reach(descending: Sequence[int], need: int) -> int:
     """Return how many of the largest are needed to reach `need`; all where they do not."""
     count = 0
     for units in descending:
@@ -378,8 +341,8 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
         if whole:
             room = sorted(full, reverse=True)
         in_one_pod = sum(groups // problem.line for groups in room) if problem.line > 1 else lines
-        return max(_count_to_reach(room, problem.groups - across) + across - lines, lines - in_one_pod, 0)
-    pods = _count_to_reach(free, problem.need)
+        return max(count_to_reach(room, problem.groups - across) + across - lines, lines - in_one_pod, 0)
+    pods = count_to_reach(free, problem.need)
     if pods and free[pods - 1] < max(kind.size for kind in problem.kinds):
         pods = 0  # a group across pods might save several of them
     return max(pods - 1, across - 1, 0)
@@ -387,21 +350,14 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
 
 def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
     """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
-    most = max((leaf.free for leaf in problem.leaves), default=0)
-    sums = _sums([kind.size for kind in problem.kinds], most) if whole else None
     now = [leaf.free for leaf in problem.leaves if 0 < leaf.free < leaf.size]
+    sums = {0}  # of the sizes of groups, each used any number of times
+    for total in range(1, max(now, default=0) + 1):
+        if any(total - kind.size in sums for kind in problem.kinds):
+            sums.add(total)
     left, filled = problem.need, 0
-    for free in sorted(count for count in now if sums is None or count in sums):
+    for free in sorted(count for count in now if not whole or count in sums):
         if free > left:
             break
         left, filled = left - free, filled + 1
     return len(now) - filled
-
-
-def _sums(sizes: Sequence[int], limit: int) -> set[int]:
-    """Return the sums of sizes, each used any number of times, up to a limit."""
-    sums = {0}
-    for total in range(1, limit + 1):
-        if any(total - g in sums for g in sizes):
-            sums.add(total)
-    return sums

@@ -1,15 +1,18 @@
-"""Prove the levels of a placement one after another, by the arc flow of its whole groups and of its split ones.
+"""Prove the levels of a placement one after another: whole groups and chains of split ones as flows, by solvers.
 
+Leaves are paths from their free units down: an arc takes a whole group, the path ends at the hole that it leaves. All
+leaves of a pod (of all pods, for the first two levels) share one graph, so neither leaves nor groups are distinguished.
 Split groups and the holes that they share form chains: a group opens a chain, holes fill it one after another, and the
-rest of the last hole either takes the next group or closes the chain. A node of the flow is the units that a chain
+rest of the last hole either takes the next group or closes the chain. A node of this flow is the units that a chain
 still needs, or has left over. Chains of equal needs are not distinguished, so that no solution has two numberings, and
 the relaxation is as tight as one over all patterns of chains (arc flows: Valerio de Carvalho 1999, for bin packing).
-Holes taken less chains closed are the extra pieces. A group across pods is a share in each, an item of a chain there;
-`join_shares` joins the shares.
+A groups over b holes need a + b - 1 pieces (more would close a cycle, along which units can be moved until a piece is
+gone), hence extra pieces are holes taken less chains closed. A group across pods is a share in each, an item of a chain
+there; `join_shares` joins the shares.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,14 +21,125 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from planner.models import Options
-from planner.models.placement import cpsat_model
-from planner.models.placement.cpsat_model import Split, split_chain
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
+Expr = cp_model.LinearExprT
+Variables = list[cp_model.IntVar]
 Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
+Split = tuple[int, tuple[Piece, ...]]  # (kind, pieces)
+
+
+@dataclass(kw_only=True)
+class JobPlacementModel:
+    """The model and its variables; pods are one where the levels asked for do not distinguish them."""
+
+    q: PlacementProblem
+    by_pod: bool
+    pods: dict[int, list[int]]
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
+    rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
+    idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
+    take: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole): those that chains take
+    members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
+    local: list[tuple[int, int, cp_model.IntVar]] = field(default_factory=list)  # (tier, switch, groups within)
+    opened: list[cp_model.IntVar] = field(default_factory=list)
+    joints: list[cp_model.IntVar] = field(default_factory=list)  # shares of a group across pods meet: a piece more each
+    wasteful: list[cp_model.IntVar] = field(default_factory=list)
+
+    def require(self, name: str, rule: Any) -> None:
+        """Add a rule by name."""
+        self.model.add(rule).with_name(name)
+
+    def split(self, kind: int) -> Expr:
+        """Return the groups of a kind that no leaf takes whole."""
+        return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
+
+
+def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
+    """Require each leaf of a pod to lead from its free units, group by group, to the hole that is left."""
+    sources = Counter(flows.q.leaves[i].free for i in flows.pods[pod] if flows.q.leaves[i].free)
+    leaves = sum(sources.values())
+    coming = defaultdict[int, Variables](list)
+    for units in range(max(sources, default=0), 0, -1):
+        if units not in sources and units not in coming:
+            continue
+        going: Variables = []
+        for k, kind in enumerate(flows.q.kinds):
+            if kind.size <= units:
+                arc = flows.model.new_int_var(0, min(leaves, kind.count), f"arc[{pod},{units},{k}]")
+                flows.arcs[pod, units, k] = arc
+                coming[units - kind.size].append(arc)
+                going.append(arc)
+        flows.rest[pod, units] = flows.model.new_int_var(0, leaves, f"rest[{pod},{units}]")
+        led = sum(going) + flows.rest[pod, units]
+        flows.require(f"follow_leaves[{pod},{units}]", sources[units] + sum(coming[units]) == led)
+
+
+def place_split_groups(flows: JobPlacementModel) -> None:
+    """Require every group that is not whole to be in a chain, or shares of it in several; each hole is in one."""
+    for k in range(len(flows.q.kinds)):
+        inside = sum(members[k] for members in flows.members)
+        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
+    for (pod, hole), rest in flows.rest.items():
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.take.get((pod, hole), 0) <= rest)
+
+
+def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
+    """Count a leaf as idle only where it is wholly free and neither groups nor chains take of it."""
+    for pod, leaves in flows.pods.items():
+        wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
+        for units, count in sorted(wholly.items()):
+            if units:
+                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
+                untouched = flows.rest[pod, units] - flows.take.get((pod, units), 0)
+                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
+
+
+def levels(flows: JobPlacementModel) -> list[Expr]:
+    """Return the levels of the objective: two of them, or all where pods are distinguished."""
+    problem, taken = flows.q, sum(flows.take.values())
+    goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
+    goals.append(taken - sum(flows.opened) + sum(flows.joints))
+    if not flows.by_pod:
+        return goals
+    split = sum(variable for members in flows.members for variable in members)
+    within = [sum(variable for at, _, variable in flows.local if at == tier) for tier in range(problem.tiers)]
+    crossing = [split - local for local in within]
+    boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
+    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + sum(flows.wasteful)
+    return [*goals, *crossing, boundaries, part_free]
+
+
+def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
+    """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
+    # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
+    # boundary.
+    problem, lines = flows.q, flows.q.groups // flows.q.line
+    # Of each pod the groups within it: whole ones, and split ones that are local to it.
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
+    for (pod, _, _), variable in flows.arcs.items():
+        inside[pod].append(variable)
+    for tier, pod, variable in flows.local:
+        if tier == 0:
+            inside[pod].append(variable)
+    used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
+    for pod, groups in inside.items():
+        flows.require(f"count_pods_with_groups[{pod}]", sum(groups) <= problem.groups * used[pod])
+    runs = cp_model.LinearExpr.sum([*used.values(), across]) - lines
+    if problem.line >= problem.groups:
+        return runs
+    boundaries = flows.model.new_int_var(0, problem.groups, "boundaries")
+    flows.require("count_runs_of_pods", boundaries >= runs)
+    if problem.line > 1:
+        within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
+        for pod, groups in inside.items():
+            flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
+        flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
+    return boundaries
 
 
 @dataclass(kw_only=True)
@@ -33,7 +147,8 @@ class SwitchShares:
     """The shares of groups that meet under one switch, from its pods or from the switches below it."""
 
     tier: int
-    below: tuple[int, ...]  # pods in the lowest pools, else pools by their place in the list
+    switch: int  # of the tier; -1: the root
+    below: tuple[int, ...]  # pods of the lowest tier, else switches
     first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
     # By units together before, and units of the share.
     more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
@@ -47,7 +162,7 @@ def sizes_of(problem: PlacementProblem) -> list[int]:
 
 
 def pool_shares(
-    flows: cpsat_model.JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
+    flows: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
 ) -> list[SwitchShares]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     problem, kinds = flows.q, len(flows.q.kinds)
@@ -55,50 +170,47 @@ def pool_shares(
         pod: {k - kinds + 1: variable for k, variable in own.items() if k >= kinds} for pod, own in items.items()
     }
     pools: list[SwitchShares] = []
-    # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
-    place: dict[int, int] = {pod: pod for pod in problem.pods}
     for tier in range(1, problem.tiers + 1):
-        above = cpsat_model.switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
-        for pods in above.values():
-            pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
-            join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
-        given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
-        above_of = {own: x for x, pool in enumerate(pools) if pool.tier == tier for own in pool.below}
-        place = {pod: above_of[own] for pod, own in place.items()}
-        for x, path in {place[pod]: problem.leaves[leaves[0]].path for pod, leaves in problem.pods.items()}.items():
-            flows.members.append(list(pools[x].whole.values()))
-            tiers, whole = range(tier, problem.tiers), pools[x].whole.items()
-            flows.local.append({(t, path[t], k): variable for t in tiers for k, variable in whole})
+        above: dict[int, list[tuple[int, ...]]] = {}  # paths of pods by their switch of the tier, or all under the root
+        for leaves in problem.pods.values():
+            path = problem.leaves[leaves[0]].path
+            above.setdefault(path[tier] if tier < problem.tiers else -1, []).append(path)
+        for switch, paths in above.items():
+            below = tuple(dict.fromkeys(path[tier - 1] for path in paths))
+            pools.append(SwitchShares(tier=tier, switch=switch, below=below))
+            whole = join_shares(flows, pools[-1], [given[at] for at in below], max_split)
+            flows.members.append(whole)
+            flows.local.extend((t, paths[0][t], variable) for t in range(tier, problem.tiers) for variable in whole)
+        given = {pool.switch: pool.sent for pool in pools if pool.tier == tier}
     return pools
 
 
 def join_shares(
-    flows: cpsat_model.JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
-) -> None:
-    """Require shares to meet, the largest of a group first, until they are a group or go up."""
-    kinds, name = flows.q.kinds, f"{pool.tier},{pool.below[0]}"
+    flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
+) -> Variables:
+    """Require shares to meet, the largest of a group first, until they are a group or go up; return the groups."""
+    kinds, name = flows.q.kinds, f"{pool.tier},{pool.switch}"
     largest = max(kind.size for kind in kinds)
-    coming: dict[int, list[cp_model.IntVar]] = {}
-    going: dict[int, list[cp_model.IntVar]] = {}
+    coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by units
     for step in range(1, largest):
         pool.first[step] = flows.model.new_int_var(0, limit, f"first[{name},{step}]")
-        coming.setdefault(step, []).append(pool.first[step])
+        coming[step].append(pool.first[step])
         for before in range(step, largest - step + 1):
             variable = pool.more[before, step] = flows.model.new_int_var(0, limit, f"more[{name},{before},{step}]")
-            going.setdefault(before, []).append(variable)
-            coming.setdefault(before + step, []).append(variable)
+            going[before].append(variable)
+            coming[before + step].append(variable)
         if pool.tier < flows.q.tiers:
             pool.sent[step] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
-            going.setdefault(step, []).append(pool.sent[step])
+            going[step].append(pool.sent[step])
         used = pool.first[step] + sum(variable for (_, after), variable in pool.more.items() if after == step)
         flows.require(f"use_each_share_once[{name},{step}]", used == sum(shares[step] for shares in given))
     for k, kind in enumerate(kinds):
         pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
-        going.setdefault(kind.size, []).append(pool.whole[k])
+        going[kind.size].append(pool.whole[k])
     for units in sorted(coming.keys() | going.keys()):
-        joins = sum(coming.get(units, [])) == sum(going.get(units, []))
-        flows.require(f"join_shares[{name},{units}]", joins)
+        flows.require(f"join_shares[{name},{units}]", sum(coming[units]) == sum(going[units]))
     flows.joints.extend(pool.more.values())
+    return list(pool.whole.values())
 
 
 def joined_groups(
@@ -108,15 +220,14 @@ def joined_groups(
     at_hand = {pod: list(own) for pod, own in shares.items()}
     for tier in sorted({pool.tier for pool in pools}):
         sent: dict[int, list[Share]] = {}
-        for x, pool in enumerate(pools):
-            if pool.tier == tier:
-                sent[x] = []
-                below = [share for at in pool.below for share in at_hand[at]]
-                for kind, share in _joined(problem, pool, below, values):
-                    if kind is None:
-                        sent[x].append(share)
-                    else:
-                        yield kind, share[1]
+        for pool in (pool for pool in pools if pool.tier == tier):
+            sent[pool.switch] = []
+            below = [share for at in pool.below for share in at_hand[at]]
+            for kind, share in _joined(problem, pool, below, values):
+                if kind is None:
+                    sent[pool.switch].append(share)
+                else:
+                    yield kind, share[1]
         at_hand = sent
 
 
@@ -138,7 +249,10 @@ def _joined(
                 step = next((after for (before, after), times in more.items() if before == units and times), None)
                 if kind is not None:
                     whole[kind] -= 1
-                    yield kind, (units, _together(pieces))
+                    together = Counter[int]()  # each leaf's units once
+                    for i, amount in pieces:
+                        together[i] += amount
+                    yield kind, (units, tuple(together.items()))
                     break
                 if step is None:
                     sent[units] -= 1
@@ -146,14 +260,6 @@ def _joined(
                     break
                 more[units, step] -= 1
                 units, pieces = units + step, pieces + by_units[step].pop()[1]
-
-
-def _together(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Count each leaf's units once."""
-    units: dict[int, int] = {}
-    for i, amount in pieces:
-        units[i] = units.get(i, 0) + amount
-    return tuple(units.items())
 
 
 @dataclass(kw_only=True)
@@ -187,35 +293,34 @@ def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
 
 def formulate_chains(
     problem: PlacementProblem, *, by_pod: bool, max_split: int
-) -> tuple[cpsat_model.JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
+) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
+    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
     chains = {}
     for pod in flows.pods:
-        cpsat_model.follow_leaves(flows, pod)
+        follow_leaves(flows, pod)
         chains[pod] = follow_chains(flows, pod, max_split)
-        count_chains(flows, pod, chains[pod], max_split)
-    cpsat_model.place_each_group_once(flows)
-    kinds = range(len(flows.q.kinds))
+    for k, kind in enumerate(problem.kinds):
+        placed = sum(arc for (_, _, i), arc in flows.arcs.items() if i == k)
+        flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
+    kinds = range(len(problem.kinds))
     for pod, chain in chains.items():
-        holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
-        flows.take.append({at: chain.used[at[1]] for at in holes})
+        flows.take.update({at: chain.used[at[1]] for at in flows.rest if at[0] == pod and at[1] in chain.used})
         flows.members.append([chain.items[kind] for kind in kinds])
         flows.opened.extend(chain.closed.values())
         flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
         above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
-        flows.local.append({(tier, box, kind): chain.items[kind] for tier, box in enumerate(above) for kind in kinds})
+        flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
     crossing = by_pod and problem.tiers and len(problem.pods) > 1
     pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
-    cpsat_model.place_split_groups(flows)
-    cpsat_model.use_each_hole_once(flows)
-    cpsat_model.leave_idle_leaves_alone(flows)
+    place_split_groups(flows)
+    leave_idle_leaves_alone(flows)
     return flows, chains, pools
 
 
-def follow_chains(flows: cpsat_model.JobPlacementModel, pod: int, max_split: int) -> Chains:
-    """Require each chain of a pod to lead from its first item to its last hole."""
+def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
+    """Require each chain of a pod to lead from its first item to its last hole, and count their items and holes."""
     # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     chain, kinds = Chains(), flows.q.kinds
@@ -226,51 +331,75 @@ def follow_chains(flows: cpsat_model.JobPlacementModel, pod: int, max_split: int
     hole = max(sizes, default=0)
     limits = [min(kind.count, max_split) for kind in kinds] + [max_split] * (len(items) - len(kinds))
     leaves = len(flows.pods[pod])
-    coming: dict[int, list[cp_model.IntVar]] = {}
+    coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by need
+    holes, joined = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by hole, and by item
 
-    def declare(name: str, to: int | None, limit: int) -> cp_model.IntVar:
+    def declare(name: str, limit: int, *of: Variables) -> cp_model.IntVar:
         variable = flows.model.new_int_var(0, limit, f"{name}[{pod}]")
-        if to is not None:
-            coming.setdefault(to, []).append(variable)
+        for variables in of:
+            variables.append(variable)
         return variable
 
     for k, size in enumerate(items):
-        chain.opened[k] = declare(f"opened[{k}]", size, min(limits[k], leaves))
+        chain.opened[k] = declare(f"opened[{k}]", min(limits[k], leaves), coming[size])
         # What is left of a hole would take a smaller group whole; a share may be one of several in a hole.
         for left in range(1, min(hole, size) if k < len(kinds) else hole):
-            chain.joined[-left, k] = declare(f"joined[{-left},{k}]", size - left, limits[k])
+            of = coming[size - left], going[-left], joined[k]
+            chain.joined[-left, k] = declare(f"joined[{-left},{k}]", limits[k], *of)
     for need in range(largest, 0, -1):
         for c in sizes:
-            chain.filled[need, c] = declare(f"filled[{need},{c}]", need - c, leaves)
+            chain.filled[need, c] = declare(f"filled[{need},{c}]", leaves, coming[need - c], going[need], holes[c])
     for need in range(0, -hole, -1):
-        chain.closed[need] = declare(f"closed[{need}]", None, leaves)
+        chain.closed[need] = declare(f"closed[{need}]", leaves, going[need])
     # As many chains leave a need as come to it.
-    going: dict[int, list[cp_model.IntVar]] = {need: [variable] for need, variable in chain.closed.items()}
-    for (need, _), variable in [*chain.filled.items(), *chain.joined.items()]:
-        going.setdefault(need, []).append(variable)
     for need in sorted(coming.keys() | going.keys()):
-        follows = sum(coming.get(need, [])) == sum(going.get(need, []))
-        flows.require(f"follow_chains[{pod},{need}]", follows)
+        flows.require(f"follow_chains[{pod},{need}]", sum(coming[need]) == sum(going[need]))
+    for c, filled in sorted(holes.items()):
+        chain.used[c] = flows.model.new_int_var(0, leaves, f"used[{pod},{c}]")
+        flows.require(f"count_holes[{pod},{c}]", chain.used[c] == sum(filled))
+    for k, variable in chain.opened.items():
+        chain.items[k] = flows.model.new_int_var(0, limits[k], f"items[{pod},{k}]")
+        flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined[k]))
     return chain
 
 
-def count_chains(flows: cpsat_model.JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
-    """Count the holes and items of a pod's chains."""
-    for hole in sorted({hole for _, hole in chain.filled}):
-        chain.used[hole] = flows.model.new_int_var(0, len(flows.pods[pod]), f"used[{pod},{hole}]")
-        filled = sum(variable for (_, size), variable in chain.filled.items() if size == hole)
-        flows.require(f"count_holes[{pod},{hole}]", chain.used[hole] == filled)
-    joined: dict[int, list[cp_model.IntVar]] = {}
-    for (_, k), variable in chain.joined.items():
-        joined.setdefault(k, []).append(variable)
-    for k, variable in chain.opened.items():
-        limit = min(flows.q.kinds[k].count, max_split) if k < len(flows.q.kinds) else max_split
-        chain.items[k] = flows.model.new_int_var(0, limit, f"items[{pod},{k}]")
-        flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined.get(k, [])))
+def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
+    """Yield the pieces of a chain's groups in its holes, each of a leaf and its units.
+
+    Each group goes on where the last one stopped, so that a groups over b holes make a + b - 1 pieces at most.
+    """
+    leaf, free, further = 0, 0, iter(holes)
+    for k in sorted(items.elements()):
+        pieces, left = list[Piece](), sizes[k]
+        while left > 0:
+            if free == 0:
+                leaf, free = next(further)
+            taken = min(left, free)
+            pieces.append((leaf, taken))
+            left, free = left - taken, free - taken
+        yield k, tuple(pieces)
+
+
+def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
+    """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
+    leaves, at = flows.q.leaves, defaultdict[int, list[int]](list)
+    for i in sorted(flows.pods[pod], key=lambda i: leaves[i].free != leaves[i].size):
+        at[leaves[i].free].append(i)
+    resting_at: dict[int, list[int]] = {}
+    for units in range(max(at, default=0), 0, -1):
+        if at[units]:
+            resting = values.of(flows.rest[pod, units])
+            resting_at[units], moving = at[units][:resting], at[units][resting:]
+            for k, kind in enumerate(flows.q.kinds):
+                count = values.of(flows.arcs[pod, units, k]) if (pod, units, k) in flows.arcs else 0
+                packing.whole.update((i, k) for i in moving[:count])
+                at[units - kind.size] += moving[:count]
+                moving = moving[count:]
+    return resting_at
 
 
 def decode_chains(
-    flows: cpsat_model.JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
+    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
 ) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
@@ -278,7 +407,7 @@ def decode_chains(
         packing.split.extend(_gathered(flows, chains[0], values, packing))
     shares: dict[int, list[Share]] = {}
     for pod, chain in chains.items() if flows.by_pod else ():
-        free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
+        free, split = walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = [(free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True)]
             split.extend(split_chain(sizes, items, holes))
@@ -290,10 +419,10 @@ def decode_chains(
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
-    exchange, spanning = Exchange(flows.q, packing, cpsat_model.walk(flows, values, 0, packing)), []
+    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
     for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
@@ -351,7 +480,7 @@ class LevelModel:
     """A model of a level, its reader, and the runs that must agree on a proof."""
 
     model: cp_model.CpModel
-    goals: Sequence[cpsat_model.Expr]  # of all levels
+    goals: Sequence[Expr]  # of all levels
     read: Callable[[Values], tuple[Any, tuple[int, ...]]]  # a solution as an incumbent, and the values of its levels
     runs: tuple[Callable[..., Outcome[Values]], ...]
 
@@ -386,12 +515,12 @@ def level_model(
 
     def read(values: Values) -> tuple[Packing, tuple[int, ...]]:
         packing = decode_chains(flows, chains, pools, values)
-        return packing, measure(problem, packing).values
+        return packing, measure(problem, packing)
 
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
     runs = runs_of(options, "highs" if tight else "cpsat")
-    return LevelModel(model=flows.model, goals=cpsat_model.levels(flows), read=read, runs=runs)
+    return LevelModel(model=flows.model, goals=levels(flows), read=read, runs=runs)
 
 
 def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
@@ -421,7 +550,9 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
         progress.constraints += len(model.proto.constraints)
         progress.solver = outcome.solver
         if outcome.solution is not None:
-            progress.improve(*search.read(outcome.solution))
+            packing, values = search.read(outcome.solution)
+            if values < progress.values:
+                progress.packing, progress.values = packing, values
         proofs.append(_proven(outcome, value if exclude else None))
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 

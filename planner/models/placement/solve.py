@@ -20,20 +20,9 @@ from numpy.typing import NDArray
 
 from planner.cluster import Slot
 from planner.models import Options
+from planner.models.placement import placement_problem as problems
 from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import (
-    ANALYTIC,
-    Kind,
-    Leaf,
-    Packing,
-    Piece,
-    PlacementProblem,
-    Progress,
-    bounds,
-    measure,
-    min_split_groups,
-    part_free,
-)
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem, Progress
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -71,13 +60,12 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
     """
     deadline = Deadline(options.time_limit)
     if problem.need > problem.free:
-        return Outcome(
-            stop=Stop.PROVED, infeasible=True, detail=f"{problem.need} units > {problem.free} free", solver=ANALYTIC
-        )
+        lacking = f"{problem.need} units > {problem.free} free"
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=lacking, solver=problems.ANALYTIC)
     packing = greedy(problem)
     # Nothing split is minimal at every level up to the crossings, so that bounds may assume it of all that is as good.
-    analytic = bounds(problem, whole=not packing.split).values
-    progress = Progress(packing, measure(problem, packing).values, list(analytic), deadline)
+    analytic = problems.bounds(problem, whole=not packing.split)
+    progress = Progress(packing, problems.measure(problem, packing), list(analytic), deadline)
     searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
     if not progress.proven(searched - 1) and solver_affordable(options):
         try:
@@ -86,24 +74,22 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
             improve(progress, options, searched, partial(level_model, problem, progress, options))
         except KeyboardInterrupt:
             progress.interrupted = True
+    return answer(problem, progress, analytic, searched)
+
+
+def answer(
+    problem: PlacementProblem, progress: Progress[Packing], analytic: tuple[int, ...], searched: int
+) -> Outcome[Solution]:
+    """Return the packing of a search: proven where its first levels, as many as were searched, are at their bounds."""
     solution = Solution(
         packing=progress.packing,
         values=progress.values,
         bounds=tuple(progress.bounds),
         analytic=analytic,
-        min_split=min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds),
+        min_split=problem.min_split,
         searched=searched,
     )
-    return Outcome(
-        stop=Stop.PROVED if progress.proven(searched - 1) else progress.stop,
-        solution=solution,
-        objective=float(solution.values[0]),
-        bound=float(solution.bounds[0]),
-        solver=progress.solver,
-        variables=progress.variables,
-        constraints=progress.constraints,
-        seconds=deadline.elapsed,
-    )
+    return progress.outcome(searched, solution)
 
 
 def solve_in_one_tree(
@@ -117,28 +103,24 @@ def solve_in_one_tree(
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
         outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
-    left_part_free = [part_free(tree, [0] * len(tree.leaves)) for tree in trees]
+    left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
     solutions: dict[int, Solution] = {}
-    for index, solution in (
-        (index, outcome.solution) for index, outcome in enumerate(outcomes) if outcome.solution is not None
-    ):
-        # The part-free leaves of the other trees stay as they are, and count too.
-        elsewhere = sum(left_part_free) - left_part_free[index]
-        values, lower, analytic = (
-            (*values[:-1], values[-1] + elsewhere) for values in (solution.values, solution.bounds, solution.analytic)
-        )
-        solutions[index] = replace(solution, values=values, bounds=lower, analytic=analytic)
+    for at, solution in enumerate(outcome.solution for outcome in outcomes):
+        if solution is not None:
+            # The part-free leaves of the other trees stay as they are, and count too.
+            elsewhere = sum(left_part_free) - left_part_free[at]
+            values, lower, analytic = (
+                (*row[:-1], row[-1] + elsewhere) for row in (solution.values, solution.bounds, solution.analytic)
+            )
+            solutions[at] = replace(solution, values=values, bounds=lower, analytic=analytic)
     if not solutions:
         freest = max(range(len(trees)), key=lambda index: trees[index].free)
         return freest, outcomes[freest]
     best = min(solutions, key=lambda index: (solutions[index].values, index))
     bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in solutions.values()])
-    merged = replace(
-        solutions[best],
-        bounds=bounds,
-        analytic=tuple(min(own, bound) for own, bound in zip(solutions[best].analytic, bounds, strict=True)),
-        min_split=min(solution.min_split for solution in solutions.values()),
-    )
+    analytic = tuple(map(min, solutions[best].analytic, bounds))
+    min_split = min(solution.min_split for solution in solutions.values())
+    merged = replace(solutions[best], bounds=bounds, analytic=analytic, min_split=min_split)
     proved = merged.values[: merged.searched] == bounds[: merged.searched]
     stops = {outcome.stop for outcome in outcomes}
     stop = Stop.PROVED if proved else Stop.INTERRUPTED if Stop.INTERRUPTED in stops else Stop.LIMIT
@@ -167,18 +149,6 @@ def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[
 
 
 Pieces = tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A group of a job: its name, its nodes in ring order, the leaves of these, and their ranks."""
-
-    name: str
-    nodes: tuple[str, ...]
-    leaves: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-
 Units = Sequence[Sequence[tuple[str, ...]]]
 
 
@@ -188,8 +158,8 @@ def rank(
     order: Iterable[Slot],
     units: Units,
     blocks: Callable[[int], Sequence[int]] | None = None,
-) -> list[Ranked]:
-    """Give groups their nodes in an order: `units` are the free units of each leaf, taken in their order.
+) -> tuple[str, ...]:
+    """Return a job's nodes by rank: groups get theirs in an order, of the free `units` of each leaf in their order.
 
     With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
     they can.
@@ -199,17 +169,16 @@ def rank(
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
-    ranked = []
+    by_rank: dict[int, str] = {}
     for slot in order:
         nodes: list[str] = []
-        pieces = next(orders[slot.kind])
-        for i, amount in pieces:
+        for i, amount in next(orders[slot.kind]):
             taken = chosen[i, amount].pop() if (i, amount) in chosen else range(following[i], following[i] + amount)
             for at in taken:
                 nodes.extend(units[i][at])
             following[i] += amount
-        ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
-    return ranked
+        by_rank.update(zip(slot.ranks, nodes, strict=True))
+    return tuple(by_rank[at] for at in range(len(by_rank)))
 
 
 def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
@@ -235,15 +204,6 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
-
-
-def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
-    """Return a job's nodes by rank."""
-    by_rank = [""] * nodes
-    for group in groups:
-        for rank, node in zip(group.ranks, group.nodes, strict=True):
-            by_rank[rank] = node
-    return tuple(by_rank)
 
 
 def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
@@ -306,6 +266,9 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
         total: NDArray[np.int64] = first_cut[to] - known
         return total
 
+    def chosen(taken: Sequence[int], total: int, *, proved: bool) -> Chosen:
+        return Chosen(tuple(taken), (total // weight**2, total // weight % weight, total % weight), proved)
+
     costs = np.full(nodes + 1, NEVER)
     costs[0] = used = 0
     left, choices = sum(free), list[tuple[int, NDArray[np.int64]]]()
@@ -313,8 +276,7 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
         if deadline is not None and deadline.passed:
             taken = np.diff(np.minimum(np.cumsum([0, *free]), nodes))
             ends = np.unique([0, *np.cumsum(taken)])
-            total = int(cost(ends[:-1], ends[1:]).sum())
-            return Chosen(tuple(taken.tolist()), _values(total, weight), proved=False)
+            return chosen(taken.tolist(), int(cost(ends[:-1], ends[1:]).sum()), proved=False)
         left, used = left - room, used + room
         low, high = max(0, nodes - left), min(nodes, used)
         best, number = np.full(nodes + 1, NEVER), np.zeros(high + 1 - low, dtype=np.int64)
@@ -334,8 +296,4 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
     for low, number in reversed(choices):  # followed back from the last leaf
         counts.append(int(number[at - low]))
         at -= counts[-1]
-    return Chosen(tuple(reversed(counts)), _values(int(costs[nodes]), weight))
-
-
-def _values(cost: int, weight: int) -> tuple[int, int, int]:
-    return cost // weight**2, cost // weight % weight, cost % weight
+    return chosen(counts[::-1], int(costs[nodes]), proved=True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from worked_plan import edited_at, small
 
-from planner.checks.cost import _design
-from planner.checks.cost import frontier as rules
+from planner.checks.fabric import _design
+from planner.checks.fabric import frontier as rules
 from planner.models import FABRIC_AXES
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan

@@ -9,7 +9,7 @@ from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, small
 
 from planner.api.plans import check
-from planner.checks.cost import frontier as frontier_rules
+from planner.checks.fabric import frontier as frontier_rules
 from planner.exports.fabric_graph import edges
 from planner.exports.fabric_parts import built_fabric, cable_list
 from planner.physics.plan_physics import PlanPhysics

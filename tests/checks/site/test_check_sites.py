@@ -12,7 +12,7 @@ from tiers import more, slow
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.cost import RUN_RULES
+from planner.checks.cost import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -336,7 +336,7 @@ def with_run(**changes: Any) -> Plan:
 
 
 def broken(plan: Plan) -> set[str]:
-    return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
+    return {v.rule for rule in (*RULES, *RUN_RULES) for v in rule(PlanPhysics(plan=plan))}
 
 
 @each("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}])

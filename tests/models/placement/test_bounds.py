@@ -1,6 +1,5 @@
 """Closed forms of every level by hand, each at a value that it reaches: a bound that says less proves less."""
 
-import math
 import random
 from itertools import product
 
@@ -90,7 +89,7 @@ def test_groups_across_pods_and_the_switches_above() -> None:
     # groups of three a pod holds one and a switch two, so that two cross both.
     leaves = tuple(Leaf((pod, pod // 2), n, 9) for pod in range(4) for n in (1, 3))
     crossing = {
-        (size, count): problems.bounds(PlacementProblem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
+        (size, count): problems.bounds(PlacementProblem(leaves=leaves, kinds=(Kind(size, count),), line=count))[2:4]
         for size, count in ((5, 3), (9, 1), (3, 6), (4, 4))
     }
     assert crossing == {(5, 3): (3, 1), (9, 1): (1, 1), (3, 6): (2, 2), (4, 4): (0, 0)}
@@ -120,7 +119,11 @@ def test_how_many_of_the_largest_reach_a_need(seed: int) -> None:
     some = sorted((r.randint(1, 6) for _ in range(r.randint(0, 6))), reverse=True)
     for need in range(0, 30):
         counts = [k for k in range(len(some) + 1) if sum(some[:k]) >= need]
-        assert problems._count_to_reach(some, need) == min(counts, default=len(some))
-    assert math.isfinite(problems._pieces_in_holes(some, 3, 2)) and problems._pieces_in_holes([], 3, 2) == 2
-    assert problems._pieces_in_holes([2, 1, 1, 1, 1], 3, 2) == 5
-    assert problems._pieces_in_holes([2, 2, 2, 2], 3, 2) == 4
+        assert problems.count_to_reach(some, need) == min(counts, default=len(some))
+
+
+def test_pieces_of_equal_groups_in_the_holes_that_whole_ones_leave() -> None:
+    """Two of three units that split: alone they need two holes or three, together as many as hold six units."""
+    assert problems.min_extra_pieces(problem([(0, 5), (0, 1), (0, 1), (0, 1), (0, 1)], (3, 3)), 2) == 5 - 2
+    assert problems.min_extra_pieces(problem([(0, 5), (0, 5), (0, 5), (0, 5)], (3, 6)), 2) == 4 - 2
+    assert problems.min_extra_pieces(problem([(0, 3), (0, 6)], (3, 5)), 2) == 2  # no hole, a piece more each

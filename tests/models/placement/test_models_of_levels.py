@@ -21,7 +21,7 @@ from planner.models.placement.placement_problem import (
 def started(q: PlacementProblem) -> Progress[Packing]:
     """Return the state of a search that has the first packing and no bounds."""
     packing = greedy(q)
-    values = measure(q, packing).values
+    values = measure(q, packing)
     return Progress(packing, values, [0] * len(values))
 
 
