@@ -9,7 +9,7 @@ from planner.errors import InputError, needed
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine
-from planner.report.page.drawings import albers, flat, in_us
+from planner.report.page.drawings import projected
 from planner.report.plots.sweep_plot import COLOURS, PlotRequest, Point, name_axes, picture_of
 from planner.report.plots.sweep_rows import plain
 from planner.units import amount, counted, money, power
@@ -61,8 +61,7 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the sites on a map, each as large as its power, with the links between them."""
     section, axes = _section(plan, "sites", plan.sites), _axes(ax)
     sites = section.sites
-    places = [(site.latitude, site.longitude) for site in sites]
-    points = [albers(*place) for place in places] if all(in_us(*place) for place in places) else flat(places)
+    points, _ = projected([(site.latitude, site.longitude) for site in sites])
     at = dict(zip((site.id for site in sites), points, strict=True))
     for link in section.links:
         (x0, y0), (x1, y1) = at[link.a], at[link.b]
