@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -274,27 +274,11 @@ def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
 
 def parse_values(path: str, spec: str) -> list[Any]:
     """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
-    where = f"{path}={spec}"
-    parts = spec.split(":")
+    where, parts = f"{path}={spec}", spec.split(":")
     if parts[0] in ("log", "lin"):
-        if len(parts) != 4:
-            raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
-        return _counted(where, parts[0], *(_number(where, part) for part in parts[1:]))
+        return _spaced(where, parts)
     if len(parts) == 3 and _is_number(parts[0]):
-        start, stop = _number(where, parts[0]), _number(where, parts[1])
-        if parts[2].startswith("x"):
-            factor = _number(where, parts[2][1:])
-            if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-                problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
-                raise InputError(f"{where}: {problem}; ends and factor must be above 0")
-            count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
-            return _listed(where, count, lambda k: start * factor**k, exact=(start, factor))
-        step = _number(where, parts[2])
-        if step == 0 or (stop - start) * step < 0:
-            problem = f"a step of {step:g} never leads from {start:g} to {stop:g}"
-            raise InputError(f"{where}: {problem}; change its sign or the ends")
-        count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
-        return _listed(where, count, lambda k: start + k * step, exact=(start, step))
+        return _stepped(where, parts)
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
@@ -317,25 +301,37 @@ def _number(where: str, text: str) -> int | float:
     return value if isinstance(value, (int, float)) else float(text)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.12g}")
-
-
-def _listed(where: str, count: int, value: Callable[[int], float], exact: tuple[float, float]) -> list[Any]:
-    """List the values of a range; they are rounded but where both of its numbers, `exact`, are whole."""
+def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
+    """List START:STOP:STEP or START:STOP:xFACTOR; values are rounded but where start and step are whole."""
+    grows = parts[2].startswith("x")
+    start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
+    if grows:
+        wrong = start <= 0 or stop <= 0 or step <= 0 or step == 1 or (stop - start) * (step - 1) < 0
+        what, remedy = "factor", "ends and factor must be above 0"
+    else:
+        wrong = step == 0 or (stop - start) * step < 0
+        what, remedy = "step", "change its sign or the ends"
+    if wrong:
+        raise InputError(f"{where}: a {what} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
+    steps = math.log(stop / start) / math.log(step) if grows else (stop - start) / step * (1 + 1e-9)
+    count = math.floor(steps + 1e-9) + 1
     _limited(where, count)
-    whole = all(isinstance(number, int) for number in exact)
-    return [value(k) if whole else _rounded(value(k)) for k in range(count)]
+    values = [start * step**k if grows else start + k * step for k in range(count)]
+    return values if isinstance(start, int) and isinstance(step, int) else [float(f"{x:.12g}") for x in values]
 
 
-def _counted(where: str, kind: str, start: float, stop: float, count: float) -> list[Any]:
+def _spaced(where: str, parts: Sequence[str]) -> list[Any]:
+    """List log:START:STOP:COUNT or lin:START:STOP:COUNT."""
+    if len(parts) != 4:
+        raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
+    start, stop, count = (_number(where, part) for part in parts[1:])
     if count != int(count) or count < 2:
         raise InputError(f"{where}: the count must be a whole number from 2 (is {count:g})")
     _limited(where, int(count))
-    if kind == "log" and (start <= 0 or stop <= 0):
+    if parts[0] == "log" and (start <= 0 or stop <= 0):
         raise InputError(f"{where}: the ends of a log range must be above 0")
-    spaced = np.geomspace if kind == "log" else np.linspace
-    return [_rounded(value) for value in spaced(start, stop, int(count)).tolist()]
+    spaced = np.geomspace if parts[0] == "log" else np.linspace
+    return [float(f"{value:.12g}") for value in spaced(start, stop, int(count)).tolist()]
 
 
 def _limited(where: str, count: int) -> None:
