@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from planner.calibration.constants import (
-    CODE,
     GPU,
     MAX_SHARE,
+    PARTS,
     SIXTEEN_BITS,
     CommonFactor,
     FittedConstant,
@@ -147,7 +147,7 @@ TUNABLES: tuple[Tunable, ...] = (
 )
 
 
-TUNABLE_PATHS = frozenset((GPU if t.kind == "accelerators" else CODE) + t.path for t in TUNABLES)
+TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
 
 
 def is_tunable(path: str) -> bool:
@@ -180,7 +180,8 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     along, moved_by = np.mean(found.slopes, axis=0), float(np.mean(errors - base))
     reach = REACH * math.sqrt(max(0.0, float(along @ found.shifts.covariance @ along)))
     low, factor, high = (float(f"{math.exp(moved_by + x):.4g}") for x in (-reach, 0.0, reach))
-    each = list(enumerate(constants))
+    kept = [(c, c.read(), NO_EFFECT) for c, _ in every if c not in constants]
+    kept += [(c, 0.0, NONE) for c, _ in named if c.read() == 0]
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
@@ -188,15 +189,10 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         number_of_lines=len(runs),
         noise=found.shifts.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
-        values={_path(c): _measured(c, found, i, _reason(constants, spreads, found, i)) for i, c in each},
-        kept={_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
-        | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
+        values={PARTS[c.kind] + c.path: _measured(constants, spreads, found, i) for i, c in enumerate(constants)},
+        kept={PARTS[c.kind] + c.path: KeptConstant(value=value, reason=reason) for c, value, reason in kept},
         lines=_lines(runs, errors, base, found.shifts.left_out),
     )
-
-
-def _path(c: FittedConstant) -> str:
-    return (GPU if c.kind == "accelerators" else CODE) + c.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,25 +240,22 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
     )
 
 
-def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
-    reach, value = REACH * math.sqrt(p.shifts.covariance[i, i]), p.values[i]
+def _measured(constants: Sequence[FittedConstant], spreads: Numbers, p: Posterior, i: int) -> MeasuredConstant:
+    """Return a constant with its interval, and why the lines do not determine it where nothing is known beforehand."""
+    c, value, reach = constants[i], p.values[i], REACH * math.sqrt(p.shifts.covariance[i, i])
     low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
-    interval = float(f"{low:.4g}"), float(f"{high:.4g}")
-    return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=shared_with)
-
-
-def _reason(constants: Sequence[FittedConstant], spreads: Numbers, p: Posterior, i: int) -> str:
-    """Return why the lines do not determine a constant where nothing is known beforehand; empty where they do."""
     covariance = np.linalg.inv(p.slopes.T @ p.slopes / p.shifts.noise**2 + np.diag(spreads**-2))
     deviations = np.sqrt(np.diag(covariance))
-    if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
-        return ""
     others = np.abs(covariance[i] / deviations)
     others[i] = 0.0
     j = int(np.argmax(others))
-    if others[j] >= TOGETHER * deviations[i]:
-        return f"the lines do not tell it from {constants[j].path}"
-    return "the lines depend on it too little"
+    reason = "the lines depend on it too little"
+    if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
+        reason = ""
+    elif others[j] >= TOGETHER * deviations[i]:
+        reason = f"the lines do not tell it from {constants[j].path}"
+    interval = float(f"{low:.4g}"), float(f"{high:.4g}")
+    return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=reason)
 
 
 def _lines(

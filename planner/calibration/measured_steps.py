@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, cast, get_args
 
 from pydantic import ValidationError
 
@@ -32,13 +32,6 @@ class MeasuredRun:
     seconds: float
 
 
-def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
-    """Return an accelerator of the catalogue, with another NIC where its rate is given."""
-    gpu = Accelerator.model_validate(catalogue("accelerators")[name])
-    own = {} if nic_bytes_per_second is None else {"nic_bytes_per_second": nic_bytes_per_second}
-    return gpu.replaced(**own)
-
-
 def precision(
     dtype: str, *, gradient_bytes: float, master_bytes: float = 4.0, optimizer_bytes: float = 8.0
 ) -> Precision:
@@ -59,9 +52,11 @@ def precision(
 
 def dtype_of(text: str) -> Dtype | None:
     """Return the type of the products that a log's name of a precision means; None where it names none."""
-    known: dict[str, Dtype] = {"fp4": "fp4", "fp8": "fp8", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
-    plain = text.lower().replace("bfloat", "bf").replace("float", "fp")
-    return next((dtype for word, dtype in known.items() if word in plain), None)
+    plain, known = (
+        text.lower().replace("bfloat", "bf").replace("float", "fp"),
+        cast("tuple[Dtype, ...]", get_args(Dtype)),
+    )
+    return next((dtype for dtype in known if dtype in plain), None)
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -152,7 +147,7 @@ class TableLine:
     def entry(self, column: str, kind: str, absent: str | None = None) -> str:
         """Return a name of a catalogue."""
         name = self.text(column, absent)
-        known = entry_named(kind, name)
+        known = _entry_named(kind, name)
         if known is None:
             self.refuse(column, f"is no entry of the catalogue's {kind}", hint(name, sorted(catalogue(kind))))
         return known
@@ -181,20 +176,17 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
 
 
 def _named(option: str, kind: str, name: str) -> str:
-    known = entry_named(kind, name)
+    known = _entry_named(kind, name)
     if known is None:
         remedy = hint(name, sorted(catalogue(kind)))
         raise InputError(f"{option}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
     return known
 
 
-def entry_named(kind: str, name: str) -> str | None:
+def _entry_named(kind: str, name: str) -> str | None:
     """Return the catalogue's entry of a name, letter case and punctuation aside; None where there is none."""
-    return {_plain(k): k for k in catalogue(kind)}.get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
+    *known, wanted = (re.sub(r"[\W_]", "", one.lower()) for one in (*catalogue(kind), name))
+    return dict(zip(known, catalogue(kind), strict=True)).get(wanted)
 
 
 def _lines(path: Path) -> Iterator[TableLine]:
@@ -224,8 +216,9 @@ def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name = gpu or line.entry("accelerator", "accelerators")
     stack = software or line.entry("software", "software", "megatron-bridge")
-    network = line.number_of("nic_gbps") * 1e9 / 8 if line.texts.get("nic_gbps") else None
-    found, dtype = accelerator(name, network), dtype_of(line.text("precision", "bf16"))
+    found, dtype = Accelerator.model_validate(catalogue("accelerators")[name]), dtype_of(line.text("precision", "bf16"))
+    if line.texts.get("nic_gbps"):
+        found = found.replaced(nic_bytes_per_second=line.number_of("nic_gbps") * 1e9 / 8)
     if dtype not in found.peak_flop_per_second:
         has = ", ".join(sorted(found.peak_flop_per_second))
         line.refuse("precision", f"must be a type that {name} has", f"choose one of {has}")

@@ -81,15 +81,11 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     )
 
 
-def _moves(prior: Prior, stretch: float) -> Numbers:
-    """Return how constants move with the common factor, a column, and with what is open of them, stretched."""
-    wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
-    return np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
-
-
 def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fits:
     """Fit each combination of a standard deviation of the common factor and a scale of the rest, at one stretch."""
-    moves = _moves(prior, stretch)
+    # How constants move with the common factor, a column, and with what is open of them, stretched.
+    wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
+    moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
     effects, unit = slopes @ moves, np.eye(moves.shape[1])
     combinations = list(itertools.product(COMMON, RESTS))
     widths = np.ones((len(combinations), len(unit)))
