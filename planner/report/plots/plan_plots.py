@@ -26,16 +26,18 @@ LARGEST = 400.0  # square points of the largest site
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the parts of a training step, in seconds, the longest first."""
-    metrics = _section(plan, "layout", plan.layout).metrics
+    layout, axes = _begun(plan, "layout", plan.layout, ax)
+    metrics = layout.metrics
     parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
-    axes = _bars(_axes(ax), parts, "seconds of a step", "{:.3g} s".format)
+    _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
     axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
     return axes
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the memory of the fullest GPU by part, in GB, with the limit as a line."""
-    metrics, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
+    layout, axes = _begun(plan, "layout", plan.layout, ax)
+    metrics, left = layout.metrics, 0.0
     parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
     for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(name)} {size:.1f}")
@@ -51,15 +53,15 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the capital by part, in dollars, the dearest first."""
-    parts = _section(plan, "cost", plan.cost).capex_usd
-    axes = _bars(_axes(ax), parts, "USD", money)
-    axes.set_title(f"{plan.instance.name}: {money(sum(parts.values()))} of capital")
+    cost, axes = _begun(plan, "cost", plan.cost, ax)
+    _bars(axes, cost.capex_usd, "USD", money)
+    axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
     return axes
 
 
 def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the sites on a map, each as large as its power, with the links between them."""
-    section, axes = _section(plan, "sites", plan.sites), _axes(ax)
+    section, axes = _begun(plan, "sites", plan.sites, ax)
     sites = section.sites
     points, _ = projected([(site.latitude, site.longitude) for site in sites])
     at = dict(zip((site.id for site in sites), points, strict=True))
@@ -78,22 +80,19 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     return axes
 
 
-def _section(plan: Plan, name: str, section: Section | None) -> Section:
+def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") -> tuple[Section, "Axes"]:
+    """Return a section of a plan with the axes to draw it on. InputError: the plan has none, or no matplotlib."""
     if section is None:
         raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
-    return section
-
-
-def _axes(ax: "Axes | None") -> "Axes":
     if ax is not None:
-        return ax
+        return section, ax
     with needed("plot", "matplotlib", "plot"):
         from matplotlib import pyplot
     axes: Any = pyplot.subplots(layout="constrained")[1]
-    return axes
+    return section, axes
 
 
-def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
+def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
     total = sum(parts.values())
     rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
@@ -103,7 +102,6 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(label)
-    return axes
 
 
 MONEY, DAYS = "capital_usd", "days_to_train"
