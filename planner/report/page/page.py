@@ -14,7 +14,7 @@ from planner.physics.plan_physics import layout_faults
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
-from planner.physics.training import step_prediction
+from planner.physics.training import step, step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
@@ -23,7 +23,7 @@ from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import curve_lines
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent, status_of
-from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
+from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
 from planner.report.statements.verdict import USED
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.units import amount, counted, duration, memory, money, percent, power, short
@@ -154,10 +154,9 @@ def schedules(plan: Plan) -> Shown:
 def memory_of_stages(plan: Plan) -> Shown:
     """Show the memory of the stages of the layout against HBM."""
     layout = plan.layout
-    machine = None if layout is None else machine_of(plan)  # a fabric alone has none
-    if layout is None or machine is None or list(layout_faults(layout)):
+    if layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(layout)):
         return
-    sizes = step_prediction.stage_bytes(machine, read_strategy(layout.model_dump()))
+    sizes = step_prediction.stage_bytes(step.machine_of(plan.instance), read_strategy(layout.model_dump()))
     parts = {name: size.tolist() for name, size in sizes.items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory = []

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.spares import counted as counted_stops
-from planner.physics.training import step, step_prediction
-from planner.physics.training.operations import Machine
+from planner.physics.training import step_prediction
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, PoolsPlan, ReliabilityPlan
 from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
@@ -76,11 +75,6 @@ def recomputes(plan: Plan, layout: LayoutPlan) -> str:
         return f"recomputes {parts} (selective)"
     count = sum(layout.recomputed_layers_per_stage) if layout.recomputed_layers_per_stage else layers
     return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
-
-
-def machine_of(plan: Plan) -> Machine | None:
-    """Return the machine of a plan; None where its instance names parts that it does not hold."""
-    return step.machine_of(plan.instance) if step_prediction.has_machine(plan.instance) else None
 
 
 def pools(plan: Plan, shared: PoolsPlan) -> Iterator[Statement]:
