@@ -61,14 +61,30 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
         if pin not in known:
             raise InputError(f"{path}: no such decision; {hint(pin, known)}")
         return instance.pins.get(pin)
+    _, value = _walked(instance, path)[-1]
+    if isinstance(value, (tuple, dict)) and not whole:
+        kind = "list" if isinstance(value, tuple) else "object"
+        raise InputError(f"{path}: is a whole {kind}; name one value inside it")
+    return value
+
+
+def _walked(instance: Instance, path: str) -> list[tuple[str | int, Any]]:
+    """Return each key or position that a path leads along, of named entries their position, with the value there."""
     value: Any = instance
-    parts = parts_of(path)
+    parts, steps = parts_of(path), list[tuple[str | int, Any]]()
     for depth, part in enumerate(parts):
-        where = dotted(parts[:depth])
+        where, step = dotted(parts[:depth]), part
         if value is None:
             raise InputError(f"{path}: {where} is not in the instance; add it there first")
         if isinstance(value, tuple):
-            value = value[_position(path, where, part, value)]
+            names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in value]
+            if isinstance(part, int) and part >= len(value):
+                raise InputError(f"{path}: {where} has {len(value)} entries; use 0 to {len(value) - 1}")
+            if isinstance(part, str) and part not in names:
+                remedy = hint(part, [name for name in names if name]) if any(names) else "known: positions only"
+                raise InputError(f"{path}: {where} has no {part!r}; {remedy}")
+            step = part if isinstance(part, int) else names.index(part)
+            value = value[step]
         elif isinstance(value, (BaseModel, dict)):
             keys = value if isinstance(value, dict) else type(value).model_fields
             if part not in keys and isinstance(value, Software) and part in REPLACED:
@@ -78,22 +94,8 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
             value = value[part] if isinstance(value, dict) else getattr(value, str(part))
         else:
             raise InputError(f"{path}: {where} is a single value; end the path there")
-    if isinstance(value, (tuple, dict)) and not whole:
-        kind = "list" if isinstance(value, tuple) else "object"
-        raise InputError(f"{path}: is a whole {kind}; name one value inside it")
-    return value
-
-
-def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
-    if isinstance(part, int):
-        if part >= len(entries):
-            raise InputError(f"{path}: {where} has {len(entries)} entries; use 0 to {len(entries) - 1}")
-        return part
-    names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in entries]
-    if part not in names:
-        known = [name for name in names if name]
-        raise InputError(f"{path}: {where} has no {part!r}; {hint(part, known) if known else 'known: positions only'}")
-    return names.index(part)
+        steps.append((step, value))
+    return steps
 
 
 def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
@@ -146,19 +148,13 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
         pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
         data["pins"] = {name: pinned for name, pinned in pins.items() if pinned is not None}
         return
-    *front, last = parts_of(path)
+    *front, (last, _) = _walked(instance, path)
     holder: Any = data
-    typed: Any = instance
-    for depth, part in enumerate(front):
-        if isinstance(typed, tuple):
-            place = _position(path, dotted(front[:depth]), part, typed)
-            holder, typed = holder[place], typed[place]
-        else:
-            typed = typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
-            if isinstance(typed, tuple):  # a list as it is by default may be left out
-                holder.setdefault(part, list(typed))
-            holder = holder[part]
-    holder[_position(path, dotted(front), last, typed) if isinstance(typed, tuple) else last] = value
+    for step, typed in front:
+        if isinstance(typed, tuple) and isinstance(holder, dict):  # a list as it is by default may be left out
+            holder.setdefault(step, list(typed))
+        holder = holder[step]
+    holder[last] = value
 
 
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
