@@ -28,10 +28,10 @@ from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
+from planner.units import aligned, counted, memory, money, short
 
 if TYPE_CHECKING:
     from planner.planning.layouts import NearLayouts
-from planner.units import aligned, counted, memory, money, short
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -381,14 +381,14 @@ Entry = dict[str, Any]
 COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
-def _model(entry: Entry) -> list[str]:
+def _model(entry: Entry) -> list[Any]:
     model = Model.model_validate(entry)
     weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
-    return [*weights, str(model.layers), f"{model.hidden:,}", experts]
+    return [*weights, model.layers, model.hidden, experts]
 
 
-def _accelerator(entry: Entry) -> list[str]:
+def _accelerator(entry: Entry) -> list[Any]:
     gpu = Accelerator.model_validate(entry)
     dtype = "bf16" if "bf16" in gpu.peak_flop_per_second else next(iter(gpu.peak_flop_per_second))
     return [
@@ -400,38 +400,28 @@ def _accelerator(entry: Entry) -> list[str]:
     ]
 
 
-def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
-    def figures(entry: Entry) -> list[str]:
-        values = [entry.get(key) for key in keys]
-        return [
-            "-" if value is None else f"{value:,g}" if isinstance(value, (int, float)) else str(value)
-            for value in values
-        ]
-
-    return figures
-
-
-# Kind: the headings of its figures, and how they are read from an entry.
-KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
+# Kind: the headings of its figures, and the keys of an entry or how they are read from it.
+KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | Callable[[Entry], list[Any]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
     "racks": (("GPUs", "IT kW", "price", "accelerator"), lambda entry: [
-        f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}",
+        entry["gpus"], entry["it_kw"], f"${entry['price_usd']:,.0f}",
         " or ".join(catalogue("rack_accelerators")[entry["name"]]["accelerators"]),
     ]),
-    "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
-    "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
-    "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
-        "compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"
-    )),
+    "switches": (("ports", "Gb/s", "price_usd", "watts"), ("ports", "port_gbps", "price_usd", "power_watts")),
+    "media": (("reach m", "price_usd", "watts"), ("reach_m", "price_usd", "power_watts")),
+    "precisions": (
+        ("products", "weights", "gradients", "moments"),
+        ("compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"),
+    ),
     "software": (("schedules", "ZeRO"), lambda entry: [
         ", ".join(entry.get("schedules", ["1f1b"])), ", ".join(map(str, entry.get("zero_stages", [0, 1, 2, 3])))
     ]),
-    "scaling_laws": (("kind",), _by_keys("kind")),
-    "batch_laws": (("of", "coefficient", "exponent"), _by_keys("of", "coefficient", "exponent")),
-    "depth_laws": (("kind",), _by_keys("kind")),
-    "reliability": ((), lambda _: []),
-    "instances": ((), lambda _: []),
+    "scaling_laws": (("kind",), ("kind",)),
+    "batch_laws": (("of", "coefficient", "exponent"), ("of", "coefficient", "exponent")),
+    "depth_laws": (("kind",), ("kind",)),
+    "reliability": ((), ()),
+    "instances": ((), ()),
 }  # fmt: skip
 
 
@@ -448,13 +438,16 @@ def catalogue_text(kind: str | None) -> str:
     """Return a table of the entries of a kind, or the names of all kinds."""
     if kind is None:
         return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
-    known, (headings, figures) = entries(kind), KINDS[kind]
-    if headings:
-        return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
+    known, (headings, read) = entries(kind), KINDS[kind]
     lines = []
     for name, entry in known.items():
-        source = entry.get("source") or entry.get("note", "")
-        text = source if isinstance(source, str) else ""
-        text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
-        lines.append(f"{name:24}{text}".rstrip())
-    return "\n".join(lines)
+        if headings:
+            values = read(entry) if callable(read) else [entry.get(key) for key in read]
+            numbers = [f"{x:,g}" if isinstance(x, (int, float)) else x for x in values]
+            lines.append([name, *("-" if x is None else str(x) for x in numbers)])
+        else:
+            source = entry.get("source") or entry.get("note", "")
+            text = source if isinstance(source, str) else ""
+            text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+            lines.append([f"{name:24}{text}".rstrip()])
+    return aligned([[kind, *headings], *lines] if headings else lines, left=1)

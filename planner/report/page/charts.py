@@ -94,10 +94,11 @@ LETTER = {"strong": 7.6, "small": 5.9}  # units of a letter of 11, and of 9.5; f
 ROW = 15.0  # units: a row of a legend
 
 
-def el(tag: str, content: str = "", **attributes: str | float) -> str:
-    """Return one element; `cls` is its class, an underscore in a name is a dash."""
+def el(tag: str, content: str = "", tip: str = "", **attributes: str | float) -> str:
+    """Return one element; `tip` is shown as a tooltip, `cls` is its class, an underscore in a name is a dash."""
     named = {"class" if name == "cls" else name.replace("_", "-"): shown(x) for name, x in attributes.items()}
     text = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
+    content = (el("title", escape(tip)) if tip else "") + content
     return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 
@@ -106,14 +107,9 @@ def shown(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 
-def title(text: str) -> str:
-    """Return the SVG title of an element, which a browser shows as a tooltip."""
-    return el("title", escape(text)) if text else ""
-
-
 def rect(x: float, y: float, width: float, height: float, cls: str, tip: str = "") -> str:
     """Return a box."""
-    return el("rect", title(tip), x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
+    return el("rect", tip=tip, x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
 
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
@@ -124,8 +120,8 @@ def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start")
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", width: float = 0.0) -> str:
     """Return a straight line, as wide as its class says unless a width is given."""
-    style = {"stroke_width": width} if width else {}
-    return el("line", title(tip), x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
+    style: dict[str, Any] = {"stroke_width": width} if width else {}
+    return el("line", tip=tip, x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
 def path(points: list[tuple[float, float]], cls: str) -> str:
@@ -136,7 +132,7 @@ def path(points: list[tuple[float, float]], cls: str) -> str:
 def drawing(height: float, alt: str, content: str) -> str:
     """Return the picture with its description."""
     box = f"0 0 {shown(WIDTH)} {shown(height)}"
-    return el("svg", title(alt) + content, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
+    return el("svg", content, alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
 
 
 def width_of(content: str, cls: str = "") -> float:
@@ -239,8 +235,8 @@ def curve(
         drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
-    tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
-    drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
+    tip = f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}"
+    drawn.append(el("circle", tip=tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
     names, end = legend({line.name: f"c{line.shade}" for line in lines} if len(lines) > 1 else {}, bottom + 37)
     return drawing(end, alt, "".join(drawn) + names)
 

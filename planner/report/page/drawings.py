@@ -22,7 +22,7 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import WanPlan
-from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
+from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
@@ -170,16 +170,16 @@ def fabric_tiers(built: BuiltFabric) -> str:
             f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in link.between(upper, lower)
         )
         rate = link.each * link.gbps
-        tip = title(f"{counted(link.each, 'cable')}, {amount(rate)} Gb/s each way")
+        tip = f"{counted(link.each, 'cable')}, {amount(rate)} Gb/s each way"
         width = f"{max(THINNEST, scale * math.sqrt(rate)):.2f}"
-        lines.append(el("path", tip, d=shape, cls="link", stroke_width=width))
+        lines.append(el("path", tip=tip, d=shape, cls="link", stroke_width=width))
     names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
     for tier, top in at:
         wide, high = tier.size
         corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-        boxes.append(el("path", title(PLURAL[tier.name]), d=shape, cls=SHADES.get(tier.name, "c4")))
+        boxes.append(el("path", tip=PLURAL[tier.name], d=shape, cls=SHADES.get(tier.name, "c4")))
     parts = [*_frames(built, at), *lines, *boxes, *drawn]
     return drawing(y, f"Fabric of {built.site}: {names}", "".join(parts))
 
@@ -395,7 +395,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
 
 
 def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
-    return el("circle", title(name), cx=at[0], cy=at[1], r=radius, cls=cls)
+    return el("circle", tip=name, cx=at[0], cy=at[1], r=radius, cls=cls)
 
 
 def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:

@@ -81,9 +81,9 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)
+        alike.setdefault(tuple(cells), []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = []
@@ -264,11 +264,7 @@ def stops(plan: Plan) -> Shown:
         for index, curve in enumerate(curves):
             way = "elastic" if curve.recovery == "elastic" else f"{curve.recovery.replace('-', ' ')}, {curve.target}"
             lines.append(charts.ChartLine(way, list(zip(curve.seconds, curve.share, strict=True)), index))
-
-        def mark(seconds: float) -> str:
-            return duration(seconds).replace(".0 ", " ")  # without decimals that are zero
-
-        x_axis = charts.ChartAxis("between checkpoints", mark, TIMES, log=True)
+        x_axis = charts.ChartAxis("between checkpoints", lambda x: duration(x).replace(".0 ", " "), TIMES, log=True)
         alt = f"Time that trains by checkpoint interval: the plan has {percent(useful)} at {duration(seconds)}"
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
@@ -437,6 +433,13 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     first = [statement for statement in reported if statement.first]
+    # Purchase, sites, price, days and proof of the first screen, in one sentence.
+    own = [
+        fact for fact in first if fact.topic == "verdict" and not fact.instead and fact.kind in ("verdict", "choice")
+    ]
+    texts = [fact.text for fact in sorted(own, key=lambda fact: fact.kind == "verdict")]
+    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
+    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
@@ -444,7 +447,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": in_one_sentence(first),
+        "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
         "instead": [statement.text for statement in first if statement.instead],
         "headlines": list(headlines(plan)),
         "lists": [
@@ -465,16 +468,6 @@ def _on_purchase(statement: Statement) -> bool:
 def _on_page(statement: Statement) -> str:
     """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
     return statement.text.replace("(--verbose)", "(below, in full)")
-
-
-def in_one_sentence(first: Sequence[Statement]) -> str:
-    """Join purchase, sites, price, days and proof of the first screen."""
-    own = [statement for statement in first if statement.topic == "verdict" and not statement.instead]
-    parts = [statement for statement in own if statement.kind in ("verdict", "choice")]
-    texts = [statement.text for statement in sorted(parts, key=lambda statement: statement.kind == "verdict")]
-    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
-    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
-    return "; ".join([*sentences[:1], *rest]) + "." * bool(sentences)
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:
