@@ -196,10 +196,13 @@ def _dollars(usd: float) -> str:
 
 def terms(before: Side, after: Side) -> Iterator[str]:
     """Write the parts of days and of capital that moved most, where both sides have a plan."""
-    for name, (old, new), show in (
-        ("days", (_days(before), _days(after)), lambda value: f"{value:+,.4g}"),
-        ("capital", (before.parts(CAPITAL), after.parts(CAPITAL)), _dollars),
-    ):
+    days = []
+    for side in (before, after):
+        seconds, whole = side.number(STEP_SECONDS), side.number(STEP_DAYS)
+        steps = {part: time * whole / seconds for part, time in side.parts(STEP).items()} if seconds and whole else {}
+        days.append(side.parts(LOST) | steps)
+    capital = [side.parts(CAPITAL) for side in (before, after)]
+    for name, (old, new), show in (("days", days, "{:+,.4g}".format), ("capital", capital, _dollars)):
         if not (old and new):
             continue
         moved = {part: new.get(part, 0.0) - old.get(part, 0.0) for part in dict.fromkeys((*old, *new))}
@@ -209,13 +212,6 @@ def terms(before: Side, after: Side) -> Iterator[str]:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
             named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
             yield f"{name}: {', '.join(named[:TERMS])}"
-
-
-def _days(side: Side) -> dict[str, float]:
-    seconds, days = side.number(STEP_SECONDS), side.number(STEP_DAYS)
-    if not seconds or not days:
-        return side.parts(LOST)
-    return side.parts(LOST) | {part: time * days / seconds for part, time in side.parts(STEP).items()}
 
 
 Rows = dict[str, list[Figure]]

@@ -342,24 +342,20 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     # A row without a plan has its reason in place of the status.
     ends = [str(row["status"]) if planned(row) else why_none(row) for row in in_order]
     cells = [(*own, end) for own, end in zip(figures, ends, strict=True)]
+    found = [(y, row) for row in rows if planned(row) and (y := number(row, request.y)) is not None]
+    verdict = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
+    if found:
+        most = request.senses is not None and request.senses[1] == "max"
+        _, best = (max if most else min)(found, key=lambda item: item[0])
+        value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
+        of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+        verdict += f"; {'most' if most else 'least'} {of}: {value}, at {along} {at}"
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
-        verdict=_sweep_verdict(rows, request),
+        verdict=f"{verdict}.",
         changes=[
             (facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets_of(rows, request.facet)
         ],
         svg=svg[svg.index("<svg") :].replace("<svg", described, 1),
         points=PageTable("Every point of the sweep", (*map(label, paths), "status"), cells, ("status",)),
     )
-
-
-def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
-    found = [(y, row) for row in rows if planned(row) and (y := number(row, request.y)) is not None]
-    count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
-    if not found:
-        return f"{count}."
-    most = request.senses is not None and request.senses[1] == "max"
-    _, best = (max if most else min)(found, key=lambda item: item[0])
-    value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
-    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
-    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."

@@ -156,26 +156,24 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
     if any(fabric.p2p_seconds for _, fabric in by_site):
         yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:
-        yield from _site_fabric(site, fabric)
-
-
-def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
-    planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
-    takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
-    wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
-    racks = f"{counted(fabric.leaf_domain_racks, 'rack')} in a leaf domain{wired}"
-    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
-    sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
-    yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
-    if fabric.shared_links:
-        worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
-        link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
-        text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
-        yield Statement("figure", "fabric", text)
-    if (gateway := fabric.wan_gateway) is not None:
-        ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
-        text = f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
-        yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
+        planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
+        takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
+        wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
+        racks = f"{counted(fabric.leaf_domain_racks, 'rack')} in a leaf domain{wired}"
+        yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
+        sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
+        yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
+        if fabric.shared_links:
+            worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
+            links = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
+            take = f"the {links} take {_over(worst.together_slowdown)}"
+            yield Statement("figure", "fabric", f"{site}: where the schedule lets sends and rings meet, {take}")
+        if (gateway := fabric.wan_gateway) is not None:
+            ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
+            text = (
+                f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
+            )
+            yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:

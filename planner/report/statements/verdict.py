@@ -13,7 +13,7 @@ from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
-from planner.plan.certificate import Conflict, disagreement
+from planner.plan.certificate import disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
@@ -42,28 +42,24 @@ def faults(plan: Plan) -> Iterator[Statement]:
 
 def verdict(plan: Plan) -> Iterator[Statement]:
     """State the plan's objective with its proof, or why there is no plan; then cheaper, simpler and other plans."""
-    if plan.conflict is not None:
-        yield from _no_plan(plan, plan.conflict)
-    elif plan.objective.value is not None:
-        yield Statement("verdict", "verdict", f"{_comes_to(plan, plan.objective.value)} {_sureness(plan)}", True)
-        yield from _ends(plan)
-        yield from _alternatives(plan)
-        yield from _other_plans(plan, plan.objective.value)
-
-
-def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
-    if not why.rules and plan.status == "unknown":
+    why, objective = plan.conflict, plan.objective
+    if why is not None and not why.rules and plan.status == "unknown":
         remedy = " Give more time." if plan.stopped == "limit" and plan.time_limit_seconds is not None else ""
         yield Statement("verdict", "verdict", f"No plan yet: {why.reason}.{remedy}", True)
-        return
-    yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
-    if why.rules:
-        twice = f" ({why.checked})" if why.checked else ""
-        yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
-    if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
-        text = "Proven over the declared space (docs/joint.md; --verbose names what is outside)."
-        yield Statement("proof", "verdict", text, True, short=True)
-        yield Statement("proof", "verdict", f"Proven over the declared space; not in it: {plan.objective.outside}")
+    elif why is not None:
+        yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
+        if why.rules:
+            twice = f" ({why.checked})" if why.checked else ""
+            yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
+        if plan.status == "infeasible" and why.decision != "sites" and objective.outside:
+            text = "Proven over the declared space (docs/joint.md; --verbose names what is outside)."
+            yield Statement("proof", "verdict", text, True, short=True)
+            yield Statement("proof", "verdict", f"Proven over the declared space; not in it: {objective.outside}")
+    elif objective.value is not None:
+        yield Statement("verdict", "verdict", f"{_comes_to(plan, objective.value)} {_sureness(plan)}", True)
+        yield from _ends(plan)
+        yield from _alternatives(plan)
+        yield from _other_plans(plan, objective.value)
 
 
 def _comes_to(plan: Plan, value: float) -> str:
