@@ -129,12 +129,6 @@ def path(points: list[tuple[float, float]], cls: str) -> str:
     return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
 
 
-def drawing(height: float, alt: str, content: str) -> str:
-    """Return the picture with its description."""
-    box = f"0 0 {shown(WIDTH)} {shown(height)}"
-    return el("svg", content, alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
-
-
 def width_of(content: str, cls: str = "") -> float:
     """Return the units that a text takes at most."""
     return len(content) * LETTER.get(cls.split(" ", 1)[0], 6.8)
@@ -146,16 +140,17 @@ def cut(content: str, room: float, cls: str = "") -> str:
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 
 
-def legend(shades: Mapping[str, str], top: float) -> tuple[str, float]:
-    """Write names behind their colours, as many a row as there is room for; return where the last row ends too."""
-    drawn, x, y = [], 0.0, top
-    for name, shade in shades.items():
+def drawing(height: float, alt: str, drawn: Sequence[str], shades: Mapping[str, str] | None = None) -> str:
+    """Return the picture with its description, and below it names behind their colours, as many a row as there fit."""
+    names, x, y = [], 0.0, height
+    for name, shade in (shades or {}).items():
         wide = 17 + width_of(name) + 10
         if x and x + wide > WIDTH:
             x, y = 0.0, y + ROW
-        drawn += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
+        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
         x += wide
-    return "".join(drawn), y + ROW if shades else top
+    box = f"0 0 {shown(WIDTH)} {shown(y + ROW if shades else height)}"
+    return el("svg", "".join([*drawn, *names]), alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
 
 
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_HEIGHT = 46.0, 12.0, 18.0, 170.0  # margins, and how high the lines may be
@@ -237,8 +232,7 @@ def curve(
     drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
     tip = f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}"
     drawn.append(el("circle", tip=tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
-    names, end = legend({line.name: f"c{line.shade}" for line in lines} if len(lines) > 1 else {}, bottom + 37)
-    return drawing(end, alt, "".join(drawn) + names)
+    return drawing(bottom + 37, alt, drawn, {x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else None)
 
 
 # Units: the height of a bar and from one to the next, of rows and of a waterfall; room above both.
@@ -291,8 +285,7 @@ def stacked(
             drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
-    names, end = legend(dict(list(named.items())[:MOST_NAMES]), TOP + len(rows) * STEP)
-    return drawing(end, alt, "".join(drawn) + names)
+    return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))
 
 
 def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[float], str]) -> str:
@@ -312,7 +305,7 @@ def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[fl
         if row + 1 < len(bars):
             x = FALL_LEFT + end * scale
             drawn.append(line(x, y + 1 + FALL_BAR, x, y + 1 + FALL_STEP, "line"))
-    return drawing(TOP + len(bars) * FALL_STEP, alt, "".join(drawn))
+    return drawing(TOP + len(bars) * FALL_STEP, alt, drawn)
 
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
@@ -346,8 +339,8 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     drawn.append(text(0, foot + 13, "stage 0"))
     if len(in_memory) > 1:
         drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
-    key, end = legend({name_of_part(name): shades[name] for name in named}, foot + 20)
-    return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
+    alt = f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}"
+    return drawing(foot + 20, alt, drawn, {name_of_part(name): shades[name] for name in named})
 
 
 # Units: room for names, the height of a bar, and from one to the next.
@@ -388,10 +381,9 @@ def schedule(name: str, layout: LayoutPlan) -> str:
         at = SCHEDULE_LEFT + mark * scale
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
-    names, end = legend({name: shade for name, shade in STAGE_SHADES.items() if name in used}, y + 20)
     which = f"stages {', '.join(map(str, chosen))} of {stages}"
     alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {which}"
-    return drawing(end, alt, "".join(drawn) + names)
+    return drawing(y + 20, alt, drawn, {name: shade for name, shade in STAGE_SHADES.items() if name in used})
 
 
 def pieces(layout: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:

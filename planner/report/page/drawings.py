@@ -180,8 +180,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
         corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
         boxes.append(el("path", tip=PLURAL[tier.name], d=shape, cls=SHADES.get(tier.name, "c4")))
-    parts = [*_frames(built, at), *lines, *boxes, *drawn]
-    return drawing(y, f"Fabric of {built.site}: {names}", "".join(parts))
+    return drawing(y, f"Fabric of {built.site}: {names}", [*_frames(built, at), *lines, *boxes, *drawn])
 
 
 def _heading(built: BuiltFabric) -> list[tuple[str, str]]:
@@ -391,7 +390,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         names += [Label(at[name], 2.8, name, "small", must=False) for name in candidates]
     places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
-    return drawing(height, alt, "".join([*drawn, labels(names, height)])), in_us
+    return drawing(height, alt, [*drawn, labels(names, height)]), in_us
 
 
 def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
