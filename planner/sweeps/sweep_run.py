@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -155,7 +155,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
     count = max(1, min(workers or cores(), len(tasks)))
     lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
     running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
-    deaths: dict[str, int] = {}
+    deaths = Counter[str]()
 
     def advance(lane: Lane) -> None:
         """Start the next point of a lane: its own, or the last one of the longest queue."""
@@ -175,7 +175,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                     if not lane.started:
                         raise PlannerError(NO_START)
                     lane.end()
-                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    deaths[task.key] += 1
                     if deaths[task.key] < TRIES:
                         lanes[(lanes.index(lane) + 1) % len(lanes)].waiting.append(task)
                     else:
@@ -195,7 +195,7 @@ def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterat
     """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
     waiting, retried = iter(tasks), deque[Task]()
     running: dict[Future[PointAnswer], Task] = {}
-    deaths: dict[str, int] = {}
+    deaths = Counter[str]()
     try:
         while True:
             while len(running) < AT_ONCE and (next_one := retried.popleft() if retried else next(waiting, None)):
@@ -210,7 +210,7 @@ def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterat
             for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
                 if _died(future):
-                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    deaths[task.key] += 1
                     if deaths[task.key] < TRIES:
                         retried.append(task)
                         continue

@@ -1,12 +1,12 @@
 """Pictures of one plan on matplotlib axes, and the staircase of money against days."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
-from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
+from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine
 from planner.report.page.drawings import projected
@@ -109,36 +109,26 @@ BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
 
 
-def plan_corners(curve: Curve) -> list[Point]:
-    """Return the corners of the days that plans reach for some money: a plan's days last until the next one's money."""
-    corners: list[Point] = []
-    for point in curve.points:
-        if corners:
-            corners.append((point.capital_usd, corners[-1][1]))
-        corners.append((point.capital_usd, point.days_to_train))
-    if corners:
-        most = curve.most_usd or MARGIN * corners[-1][0]
-        corners.append((max(most, corners[-1][0]), corners[-1][1]))
-    return corners
-
-
-def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
-    """Return the corners of the proven days over money; a bound for some capital holds for less too."""
-    proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
-    for point in reversed(points):
-        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
-        if days > 0:
-            proven.append((point.capital_usd, days))
-    corners: list[Point] = []
-    for usd, days in reversed(proven):
-        corners += [(corners[-1][0] if corners else points[0].capital_usd / MARGIN, days), (usd, days)]
-    return corners
-
-
 def curve_lines(curve: Curve) -> list[ChartLine]:
-    """Return the lines that a curve is drawn as: the days that plans reach, and those that are proven, where known."""
-    every = ChartLine("plans", plan_corners(curve), 0), ChartLine(BELOW, bound_corners(curve.points), 1)
-    return [line for line in every if line.points]
+    """Return the lines that a curve is drawn as: the days that plans reach for some money, and those that are proven.
+
+    A plan's days last until the next one's money; a bound for some capital holds for less too.
+    """
+    reached: list[Point] = []
+    for point in curve.points:
+        reached += [(point.capital_usd, reached[-1][1])] if reached else []
+        reached.append((point.capital_usd, point.days_to_train))
+    if reached:
+        most = curve.most_usd or MARGIN * reached[-1][0]
+        reached.append((max(most, reached[-1][0]), reached[-1][1]))
+    proven: list[Point] = []  # money, and days of every plan of at most that money; the dearest first
+    for point in reversed(curve.points):
+        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
+        proven += [(point.capital_usd, days)] if days > 0 else []
+    bounds: list[Point] = []
+    for usd, days in reversed(proven):
+        bounds += [(bounds[-1][0] if bounds else curve.points[0].capital_usd / MARGIN, days), (usd, days)]
+    return [line for line in (ChartLine("plans", reached, 0), ChartLine(BELOW, bounds, 1)) if line.points]
 
 
 def staircase(curve: Curve, name: str, form: str) -> bytes:
