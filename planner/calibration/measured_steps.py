@@ -94,6 +94,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "none")
 REMEDY = "give a CSV table with a column for each of these: `planner calibrate --help`"
 SHAPE = ("layers", "hidden", "heads")
+CATALOGUE_OF = {"accelerator": "accelerators", "software": "software", "model": "models"}  # by column
 MAX_COUNT, MAX_LAYERS = 10**7, 10**4  # of any count; every stage has a layer, so the second bounds stages too
 RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}
 
@@ -144,9 +145,9 @@ class TableLine:
             self.refuse(column, "must be yes or no", "correct it")
         return text in YES
 
-    def entry(self, column: str, kind: str, absent: str | None = None) -> str:
-        """Return a name of a catalogue."""
-        name = self.text(column, absent)
+    def entry(self, column: str, absent: str | None = None) -> str:
+        """Return a name of the column's part of the catalogue."""
+        name, kind = self.text(column, absent), CATALOGUE_OF[column]
         known = _entry_named(kind, name)
         if known is None:
             self.refuse(column, f"is no entry of the catalogue's {kind}", hint(name, sorted(catalogue(kind))))
@@ -155,14 +156,19 @@ class TableLine:
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[MeasuredRun]:
     """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns."""
-    gpu = None if gpu is None else _named("--accelerator", "accelerators", gpu)
-    software = None if software is None else _named("--software", "software", software)
+    given = {column: name for column, name in (("accelerator", gpu), ("software", software)) if name is not None}
+    for column, name in given.items():
+        kind = CATALOGUE_OF[column]
+        if _entry_named(kind, name) is None:
+            remedy = hint(name, sorted(catalogue(kind)))
+            raise InputError(f"--{column}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
     lines = list(_lines(path))
     if not lines:
         raise InputError(f"{path}: has no measured line; {REMEDY}")
     runs = []
     for line in lines:
-        machine = _machine(line, gpu, software)
+        line.texts.update(given)
+        machine = _machine(line)
         seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
         runs.append(MeasuredRun(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
     for column, names in (
@@ -173,14 +179,6 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
             if name != names[0]:
                 line.refuse(column, f"constants belong to one {column}, here {names[0]}", "calibrate each alone")
     return runs
-
-
-def _named(option: str, kind: str, name: str) -> str:
-    known = _entry_named(kind, name)
-    if known is None:
-        remedy = hint(name, sorted(catalogue(kind)))
-        raise InputError(f"{option}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
-    return known
 
 
 def _entry_named(kind: str, name: str) -> str | None:
@@ -211,11 +209,10 @@ def _lines(path: Path) -> Iterator[TableLine]:
         yield TableLine(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
 
 
-def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
-    if gpu is None and not line.texts.get("accelerator"):
+def _machine(line: TableLine) -> Machine:
+    if not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
-    name = gpu or line.entry("accelerator", "accelerators")
-    stack = software or line.entry("software", "software", "megatron-bridge")
+    name, stack = line.entry("accelerator"), line.entry("software", "megatron-bridge")
     found, dtype = Accelerator.model_validate(catalogue("accelerators")[name]), dtype_of(line.text("precision", "bf16"))
     if line.texts.get("nic_gbps"):
         found = found.replaced(nic_bytes_per_second=line.number_of("nic_gbps") * 1e9 / 8)
@@ -236,7 +233,7 @@ def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
 def _model(line: TableLine) -> Model:
     data: dict[str, Any]
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
-        data = dict(catalogue("models")[line.entry("model", "models")])
+        data = dict(catalogue("models")[line.entry("model")])
         if line.texts.get("layers"):
             data["layers"] = line.count("layers", most=MAX_LAYERS)
     else:
