@@ -4,7 +4,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -45,30 +44,27 @@ STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_day
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
 
-@dataclass(frozen=True, slots=True)
 class Side:
     """A plan or a row of a sweep by its name and figures; for a plan also its instance's values and statements."""
 
-    name: str
-    figures: Mapping[str, Figure]
-    asked: Mapping[str, Any] | None = None
-    reported: Sequence[Statement] = ()
+    def __init__(
+        self,
+        name: str,
+        figures: Mapping[str, Figure],
+        asked: Mapping[str, Any] | None = None,
+        reported: Sequence[Statement] = (),
+    ) -> None:
+        self.name, self.figures, self.asked, self.reported = name, figures, asked, reported
+        self.goal = str(figures.get("objective.name", ""))
+        self.value, self.usd = self.number("objective.value"), self.number("cost.total_usd")  # None: not known
+        self.days = self.number("layout.metrics.days_to_train")
+        if self.days is None and self.goal == "days_to_train":
+            self.days = self.value
 
     def number(self, key: str) -> float | None:
         """Return a figure that is a number."""
         value = self.figures.get(key)
         return float(value) if _is_number(value) else None
-
-    @property
-    def goal(self) -> str:
-        """Name of the objective."""
-        return str(self.figures.get("objective.name", ""))
-
-    @property
-    def days(self) -> float | None:
-        """Days of training; None where they are not known."""
-        days = self.number("layout.metrics.days_to_train")
-        return self.number("objective.value") if days is None and self.goal == "days_to_train" else days
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
@@ -101,14 +97,14 @@ def headline(side: Side) -> str:
     status = str(side.figures.get("status", "no status"))
     if side.figures.get("verified") is False:
         status += ", not verified"
-    value, dated = side.number("objective.value"), side.goal == FINISH_DATE
+    value, dated = side.value, side.goal == FINISH_DATE
     if value is None:
         reason = side.figures.get("reason")
         return status + (f": {reason}" if reason else "")
     parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
     shown = (
         (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
-        (side.number("cost.total_usd"), money),
+        (side.usd, money),
         (side.number("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
     )
     return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
@@ -137,31 +133,29 @@ def changes(before: Side, after: Side) -> str:
 
 def brings(before: Side, after: Side) -> str:
     """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
-    if before.number("objective.value") is None or after.number("objective.value") is None:
+    if before.value is None or after.value is None:
         old, new = before.figures.get("status"), after.figures.get("status")
         return f"still {new}" if old == new else f"{old} -> {new}"
     parts, goals = list[str](), (before.goal, after.goal)
     compared = [(before.days, after.days, "days of training" if FINISH_DATE in goals else "days")]
     if goals[0] == goals[1] and after.goal in UNITS:
-        compared.append((before.number("objective.value"), after.number("objective.value"), UNITS[after.goal]))
+        compared.append((before.value, after.value, UNITS[after.goal]))
     for old, new, unit in compared:
         if old is not None and new is not None:
             moves = abs(new - old) > NOTHING * max(abs(old), abs(new))
             share = f" ({100 * (new - old) / old:+.1f} %)" if old and moves else ""
             parts.append(f"{f'{new - old:+,.4g}' if moves else '0'} {unit}{share}")
-    usd = [side.number("cost.total_usd") for side in (before, after)]
-    if usd[0] is not None and usd[1] is not None:
-        parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
+    if before.usd is not None and after.usd is not None:
+        parts.append(f"{_dollars(after.usd - before.usd)} of capital")
     if FINISH_DATE in goals and goals[0] != goals[1]:
         dated = before if before.goal == FINISH_DATE else after
-        end = dated.number("objective.value") or 0.0
-        parts.append(f"{dated.name} alone counts days from the decision ({end:,.4g})")
+        parts.append(f"{dated.name} alone counts days from the decision ({dated.value:,.4g})")
     left = after.number("slack.budget_usd")
     # The budget that a goal in dollars does not spend is the saving.
-    if left and usd[1] and left > SMALL * usd[1] and not after.goal.endswith("_usd"):
+    if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
-    if usd[1] and idle - was > IDLE * usd[1]:
+    if after.usd and idle - was > IDLE * after.usd:
         parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
@@ -176,11 +170,11 @@ def best(sides: Sequence[Side]) -> str:
     """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
     dated, found = [side.goal == FINISH_DATE for side in sides], []
     soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
-    days = [(side.number("objective.value") if all(dated) else side.days, side.name) for side in sides]
+    days = [(side.value if all(dated) else side.days, side.name) for side in sides]
     # Days are compared where those of each side are known, or it has no plan.
-    if any(side.days is None and side.number("objective.value") is not None for side in sides):
+    if any(side.days is None and side.value is not None for side in sides):
         days = []
-    capital = [(side.number("cost.total_usd"), side.name) for side in sides]
+    capital = [(side.usd, side.name) for side in sides]
     for what, figures, show in ((soonest, days, "{:,.1f}".format), ("least money", capital, money)):
         if known := [(value, name) for value, name in figures if value is not None]:
             value, name = min(known)
