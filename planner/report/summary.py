@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
 from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
@@ -19,7 +20,6 @@ from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (
     capital,
     cautions,
-    faults,
     implausible_inputs,
     limits,
     model_choice,
@@ -152,7 +152,7 @@ def _curve_box(curve: Curve) -> str:
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", faults), ("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
+    *(("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
     *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
     *(("", calendar), ("cost", capital), ("run", lambda plan, run: run_statements(plan.instance, run)), ("", limits)),
     *(("", implausible_inputs), ("", cautions)),
@@ -170,14 +170,15 @@ COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
-    if answered and not alone:
-        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
-        stated = [fact for part, given in calls if None not in given for fact in part(*given)]
-        stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
+    stated = [Statement("fault", "verdict", line.strip(), True) for line in disagreement(plan.violations)]
+    if not answered:
+        stated += [*verdict(plan), *(() if alone else implausible_inputs(plan))]
+    elif alone:
+        stated += fabric_alone(plan)
     else:
-        second = verdict if not answered else fabric_alone
-        parts = (faults, second) if alone else (faults, second, implausible_inputs)
-        stated = [fact for part in parts for fact in part(plan)]
+        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
+        stated += [fact for part, given in calls if None not in given for fact in part(*given)]
+        stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 

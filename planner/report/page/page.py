@@ -98,16 +98,27 @@ def where(plan: Plan) -> Shown:
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
     """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
-    drawn: dict[str, float] = {}
-    for site in plan.sites.sites if plan.sites else ():
+    sites, drawn = plan.sites.sites if plan.sites else (), dict[str, float]()
+    taken = {site.id for site in sites}
+    for site in sites:
         drawn[site.balancing_authority] = drawn.get(site.balancing_authority, 0.0) + site.facility_mw
-    taken = {site.id for site in plan.sites.sites} if plan.sites else set()
+    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    racks = rules.min_site_modules * hardware.racks_per_module
+    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     for node in grid.nodes:
-        if node.site and node.id not in taken:
-            limits = dict(_limits(plan, grid, node, drawn))
-            name = min(limits, key=lambda name: limits[name], default="")
-            most = limits.get(name, float("inf"))
-            yield most, node.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, node, most)
+        if not node.site or node.id in taken:
+            continue
+        limits = dict(_limits(plan, grid, node, drawn))
+        name = min(limits, key=lambda name: limits[name], default="")
+        most = limits.get(name, float("inf"))
+        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+        if within is not None and node.ready_months > within:
+            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
+        elif most < least * (1 - 1e-9):
+            why = f"too little: a site takes {power(least)} or more"
+        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
+            why = f"{counted(rules.max_sites, 'site')} at most"
+        yield most, node.id, amount(most) if limits else "not limited", name or "-", why
 
 
 def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
@@ -123,19 +134,6 @@ def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float])
             yield "interconnect", usable / rule.share
     if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in soft:
         yield "land for cooling", node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
-
-
-def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
-    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
-    if within is not None and node.ready_months > within:
-        return f"ready in {node.ready_months:g} months, asked for within {within:g}"
-    racks = rules.min_site_modules * hardware.racks_per_module
-    least = None if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
-    if least is not None and most < least * (1 - 1e-9):
-        return f"too little: a site takes {power(least)} or more"
-    if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
-        return f"{counted(rules.max_sites, 'site')} at most"
-    return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 
 
 def schedules(plan: Plan) -> Shown:

@@ -13,7 +13,6 @@ from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
-from planner.plan.certificate import disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
@@ -32,12 +31,6 @@ ENDED = {
     "limit": "the time limit ended the search",
     "interrupted": "interrupted",
 }
-
-
-def faults(plan: Plan) -> Iterator[Statement]:
-    """State before all else that the checker disagrees with the plan, and on which rules."""
-    for line in disagreement(plan.violations):
-        yield Statement("fault", "verdict", line.strip(), True)
 
 
 def verdict(plan: Plan) -> Iterator[Statement]:
