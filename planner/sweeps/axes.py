@@ -258,16 +258,6 @@ def read_vary(given: Sequence[str]) -> dict[str, str]:
     return values_by_path("--vary", given, form, "join its values in one list")
 
 
-def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
-    """Return the points of one axis from a text of the forms above, or from the values themselves."""
-    if not isinstance(values, Sequence):
-        raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')
-    parsed = parse_values(path, values) if isinstance(values, str) else list(values)
-    if not parsed:
-        raise InputError(f"{path}: has no values; give at least one")
-    return [{canonical(path): value} for value in parsed]
-
-
 def parse_values(path: str, spec: str) -> list[Any]:
     """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
     where, parts = f"{path}={spec}", spec.split(":")
@@ -355,26 +345,30 @@ def read_pairs(path: Path) -> Axis:
     return points
 
 
-def grid_of(axes: Sequence[Axis]) -> list[Point]:
-    """Combine all axes; the last one varies fastest, so that neighbours in the list are neighbours on the grid."""
-    paths = [path for axis in axes for path in sorted({path for point in axis for path in point})]
-    twice = sorted({path for path in paths if paths.count(path) > 1})
+def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:
+    """Return the points of a sweep: all axes combined, each a text of the forms above or its values; pairs are an axis.
+
+    The last one varies fastest, so that neighbours in the list are neighbours on the grid.
+    """
+    axes: list[Axis] = []
+    for path, values in vary.items():
+        if not isinstance(values, Sequence):
+            raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')
+        parsed = parse_values(path, values) if isinstance(values, str) else list(values)
+        if not parsed:
+            raise InputError(f"{path}: has no values; give at least one")
+        axes.append([{canonical(path): value} for value in parsed])
+    axes += [pairs] if pairs else []
+    if not axes:
+        raise InputError("sweep: nothing varies; give --vary PATH=VALUES or --pairs FILE")
+    paths = Counter(path for axis in axes for path in {path for point in axis for path in point})
+    twice = sorted(path for path, count in paths.items() if count > 1)
     if twice:
         raise InputError(f"{twice[0]}: is varied by two axes; keep one")
     count = math.prod(len(axis) for axis in axes)
     if count > MAX_VALUES:
         raise InputError(f"the axes span {count:,} points; at most {MAX_VALUES:,} make sense, take fewer values")
     return [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]
-
-
-def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:
-    """Return the points of a sweep: the grid of its axes, the pairs being one axis."""
-    axes = [axis_of(path, values) for path, values in vary.items()]
-    if pairs:
-        axes.append(pairs)
-    if not axes:
-        raise InputError("sweep: nothing varies; give --vary PATH=VALUES or --pairs FILE")
-    return grid_of(axes)
 
 
 def shard_of(text: str) -> tuple[int, int]:
