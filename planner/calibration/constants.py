@@ -203,10 +203,9 @@ def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: Measu
         f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: "
         f"{low:.4g} to {high:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
     )
-    holder, key = entry, path.split(".", 1)[0]
+    key = path.split(".", 1)[0]
     if isinstance(entry[key], dict):
-        holder = entry[key]
-        holder["source"] = text
+        entry[key]["source"] = text
     elif isinstance(entry.get("source"), dict):
         entry["source"][key] = text
     else:

@@ -128,8 +128,7 @@ def curve_claims(curve: Curve) -> Iterator[str]:
     if curve.epsilon is None:
         yield "Of other plans nothing is proven."
     else:
-        share = _share(curve.epsilon)
-        yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
+        yield f"For every plan{_curve_box(curve)} a row is within {_share(curve.epsilon)} in money and days (proven)."
     if curve.none_below_usd is not None:
         yield f"No plan of at most {money(curve.none_below_usd)} keeps all rules (proven)."
 

@@ -329,5 +329,4 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         gap = None if bound is None else max(0.0, days - bound) / days
         objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
-        row = row_of_plan(index, key, point, plan, seconds)
-        yield row.replaced(objective=objective, plan={**digest(plan), **own})
+        yield row_of_plan(index, key, point, plan, seconds).replaced(objective=objective, plan={**digest(plan), **own})

@@ -114,8 +114,7 @@ def rect(x: float, y: float, width: float, height: float, cls: str, tip: str = "
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
     """Return a line of text; `anchor` is start, middle or end."""
-    style = {"cls": cls} if cls else {}
-    return el("text", escape(content), x=x, y=y, **style, text_anchor=anchor)
+    return el("text", escape(content), x=x, y=y, **({"cls": cls} if cls else {}), text_anchor=anchor)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", width: float = 0.0) -> str:
