@@ -194,9 +194,8 @@ def by_section(
 def terminal_width() -> int | None:
     """Return the columns that output may have: COLUMNS, or the terminal's; None where it goes to a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return max(int(given), LEAST)
-    return max(shutil.get_terminal_size().columns, LEAST) if sys.stdout.isatty() else None
+    known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
+    return max(shutil.get_terminal_size().columns, LEAST) if known else None
 
 
 def fitted(text: str, width: int | None) -> str:

@@ -87,9 +87,7 @@ class QuestionThread:
         """Return the instance's values of the fields; without the racks where a grid decides them."""
         data = self.instance.model_dump(mode="json")
         found = {}
-        for path, _, _ in FIELDS:
-            if path == "hardware.racks" and self.instance.grid is not None:
-                continue
+        for path in (path for path, _, _ in FIELDS if path != "hardware.racks" or self.instance.grid is None):
             part, name = path.split(".")
             value = data[part].get(name)
             found[path] = "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

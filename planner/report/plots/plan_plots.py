@@ -29,9 +29,8 @@ def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     layout, axes = _begun(plan, "layout", plan.layout, ax)
     metrics = layout.metrics
     parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
-    _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
     axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
-    return axes
+    return _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
@@ -54,9 +53,8 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the capital by part, in dollars, the dearest first."""
     cost, axes = _begun(plan, "cost", plan.cost, ax)
-    _bars(axes, cost.capex_usd, "USD", money)
     axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
-    return axes
+    return _bars(axes, cost.capex_usd, "USD", money)
 
 
 def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
@@ -92,7 +90,7 @@ def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") ->
     return section, axes
 
 
-def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
+def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
     total = sum(parts.values())
     rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
@@ -102,6 +100,7 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(label)
+    return axes
 
 
 MONEY, DAYS = "capital_usd", "days_to_train"
