@@ -165,47 +165,39 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
     peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
-    named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in (*peaks, *TUNABLES)]
-    every = [(c, spread) for c, spread in named if c.read() > 0]
-    base, tunables = log_errors(runs, [], []), list[tuple[FittedConstant, float]]()
-    for c, spread in every:
+    named = {FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high): t.spread for t in (*peaks, *TUNABLES)}
+    base, constants = log_errors(runs, [], []), list[FittedConstant]()
+    for c in (c for c in named if c.read() > 0):
         # By how much the logarithm of any run's step changes with the constant's logarithm, from the catalogue's.
         moved = np.abs(log_errors(runs, [c], [max(c.read(), c.low) / (1 + MOVE)]) - base)
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
-            tunables.append((c, spread))
-    constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
-    found = _posterior(runs, constants, spreads)
-    errors = log_errors(runs, constants, found.values)
+            constants.append(c)
+    spreads = np.array([named[c] for c in constants])
+    values, found, slopes = _posterior(runs, constants, spreads)
+    errors = log_errors(runs, constants, values)
     # How much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms.
-    along, moved_by = np.mean(found.slopes, axis=0), float(np.mean(errors - base))
-    reach = REACH * math.sqrt(max(0.0, float(along @ found.shifts.covariance @ along)))
+    along, moved_by = np.mean(slopes, axis=0), float(np.mean(errors - base))
+    reach = REACH * math.sqrt(max(0.0, float(along @ found.covariance @ along)))
     low, factor, high = (float(f"{math.exp(moved_by + x):.4g}") for x in (-reach, 0.0, reach))
-    kept = [(c, c.read(), NO_EFFECT) for c, _ in every if c not in constants]
-    kept += [(c, 0.0, NONE) for c, _ in named if c.read() == 0]
+    left = sorted((c for c in named if c not in constants), key=lambda c: c.read() == 0)
+    kept = {PARTS[c.kind] + c.path: c.read() for c in left}
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
         measured=path.name,
         number_of_lines=len(runs),
-        noise=found.shifts.noise,
+        noise=found.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
-        values={PARTS[c.kind] + c.path: _measured(constants, spreads, found, i) for i, c in enumerate(constants)},
-        kept={PARTS[c.kind] + c.path: KeptConstant(value=value, reason=reason) for c, value, reason in kept},
-        lines=_lines(runs, errors, base, found.shifts.left_out),
+        values=_measured(constants, spreads, values, found, slopes),
+        kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in kept.items()},
+        lines=_lines(runs, errors, base, found.left_out),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior:
-    """The constants fitted to lines, the shifts of their logarithms, and how the lines change with these."""
-
-    values: list[float]
-    shifts: Shifts
-    slopes: Numbers
-
-
-def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers) -> Posterior:
-    """Fit the shifts with slopes taken anew where they lead; a constant that meets a bound stays there."""
+def _posterior(
+    runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers
+) -> tuple[list[float], Shifts, Numbers]:
+    """Return constants, the shifts of their logarithms and the lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
     prior = _prior(runs[0].machine, constants, spreads)
@@ -220,7 +212,7 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant],
         bound |= x != towards
         if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
             break
-    return Posterior(values=[float(f"{v:.4g}") for v in np.exp(x)], shifts=found, slopes=slopes)
+    return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
 
 
 def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbers) -> Prior:
@@ -240,22 +232,27 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
     )
 
 
-def _measured(constants: Sequence[FittedConstant], spreads: Numbers, p: Posterior, i: int) -> MeasuredConstant:
-    """Return a constant with its interval, and why the lines do not determine it where nothing is known beforehand."""
-    c, value, reach = constants[i], p.values[i], REACH * math.sqrt(p.shifts.covariance[i, i])
-    low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
-    covariance = np.linalg.inv(p.slopes.T @ p.slopes / p.shifts.noise**2 + np.diag(spreads**-2))
-    deviations = np.sqrt(np.diag(covariance))
-    others = np.abs(covariance[i] / deviations)
-    others[i] = 0.0
-    j = int(np.argmax(others))
-    reason = "the lines depend on it too little"
-    if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
-        reason = ""
-    elif others[j] >= TOGETHER * deviations[i]:
-        reason = f"the lines do not tell it from {constants[j].path}"
-    interval = float(f"{low:.4g}"), float(f"{high:.4g}")
-    return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=reason)
+def _measured(
+    constants: Sequence[FittedConstant], spreads: Numbers, values: Sequence[float], found: Shifts, slopes: Numbers
+) -> dict[str, MeasuredConstant]:
+    """Return constants by path with their intervals, and why lines do not determine one if nothing is known before."""
+    covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
+    deviations, measured = np.sqrt(np.diag(covariance)), {}
+    for i, (c, value) in enumerate(zip(constants, values, strict=True)):
+        reach = REACH * math.sqrt(found.covariance[i, i])
+        low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
+        others = np.abs(covariance[i] / deviations)
+        others[i] = 0.0
+        j = int(np.argmax(others))
+        reason = "the lines depend on it too little"
+        if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
+            reason = ""
+        elif others[j] >= TOGETHER * deviations[i]:
+            reason = f"the lines do not tell it from {constants[j].path}"
+        measured[PARTS[c.kind] + c.path] = MeasuredConstant(
+            value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read(), shared_with=reason
+        )
+    return measured
 
 
 def _lines(
