@@ -1,7 +1,7 @@
 """Constants of the step-time model: the catalogue path of each, and a user's own with the code that uses them."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -86,24 +86,19 @@ def entries_with(
     constants: Sequence[FittedConstant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
 ) -> CatalogueEntries:
     """Return the catalogue's entries of these names with the constants at these values."""
-    return CatalogueEntries(
-        accelerators={k: Accelerator.model_validate(v) for k, v in _changed("accelerators", constants, values, gpus)},
-        software={k: Software.model_validate(v) for k, v in _changed("software", constants, values, software)},
-    )
-
-
-def _changed(
-    kind: Kind, constants: Sequence[FittedConstant], values: Sequence[float], names: Collection[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in sorted(names):
+    names: dict[Kind, Collection[str]] = {"accelerators": gpus, "software": software}
+    entries: dict[str, dict[str, Any]] = {kind: {} for kind in names}
+    for kind, name in ((kind, name) for kind, own in names.items() for name in own):
         entry = json.loads(json.dumps(catalogue(kind)[name]))
         for constant, value in zip(constants, values, strict=True):
             if constant.kind == kind and name in constant.entries:
                 put(entry, constant.path, float(value))
-        yield name, entry
+        entries[kind][name] = TYPES[kind].model_validate(entry)
+    return CatalogueEntries(**entries)
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
+PARTS: dict[Kind, str] = {"accelerators": GPU, "software": CODE}  # of an instance, in which a kind's constants are
 KIND = "measured constants"
 REMEDY = "give the file that `planner calibrate` wrote"
 
@@ -184,26 +179,17 @@ def read_constants(given: Given) -> MeasuredConstants:
 
 def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
     """Put constants into the accelerators and software stacks of an instance's data by name; return whether any."""
-    names = {GPU: constants.accelerator, CODE: constants.software}
-    used = False
-    for part, entry in _entries(data):
-        if isinstance(entry, dict) and entry.get("name") == names[part]:
-            used = True
-            for path, x in constants.values.items():
-                if path.startswith(part):
-                    _put(entry, path.removeprefix(part), x, constants)
-    return used
-
-
-def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    hardware, workload = data.get("hardware"), data.get("workload")
-    if isinstance(hardware, dict):
-        yield GPU, hardware.get("accelerator")
-        pools = hardware.get("pools")
-        for pool in pools if isinstance(pools, list) else ():
-            yield GPU, pool.get("accelerator") if isinstance(pool, dict) else None
-    if isinstance(workload, dict):
-        yield CODE, workload.get("software")
+    hardware, workload = (data.get(key) for key in ("hardware", "workload"))
+    entries, pools = [], hardware.get("pools") if isinstance(hardware, dict) else None
+    for holder in (hardware, *(pools if isinstance(pools, list) else ())):
+        entries += [(GPU, holder.get("accelerator"), constants.accelerator)] if isinstance(holder, dict) else []
+    entries += [(CODE, workload.get("software"), constants.software)] if isinstance(workload, dict) else []
+    own = [(part, entry) for part, entry, name in entries if isinstance(entry, dict) and entry.get("name") == name]
+    for part, entry in own:
+        for path, x in constants.values.items():
+            if path.startswith(part):
+                _put(entry, path.removeprefix(part), x, constants)
+    return bool(own)
 
 
 def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
@@ -217,10 +203,9 @@ def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: Measu
         f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: "
         f"{low:.4g} to {high:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
     )
-    holder, key = entry, path.split(".", 1)[0]
+    key = path.split(".", 1)[0]
     if isinstance(entry[key], dict):
-        holder = entry[key]
-        holder["source"] = text
+        entry[key]["source"] = text
     elif isinstance(entry.get("source"), dict):
         entry["source"][key] = text
     else:

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from planner.calibration.constants import (
-    CODE,
     GPU,
     MAX_SHARE,
+    PARTS,
     SIXTEEN_BITS,
     CommonFactor,
     FittedConstant,
@@ -147,7 +147,7 @@ TUNABLES: tuple[Tunable, ...] = (
 )
 
 
-TUNABLE_PATHS = frozenset((GPU if t.kind == "accelerators" else CODE) + t.path for t in TUNABLES)
+TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
 
 
 def is_tunable(path: str) -> bool:
@@ -165,51 +165,39 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
     peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
-    named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in (*peaks, *TUNABLES)]
-    every = [(c, spread) for c, spread in named if c.read() > 0]
-    base, tunables = log_errors(runs, [], []), list[tuple[FittedConstant, float]]()
-    for c, spread in every:
+    named = {FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high): t.spread for t in (*peaks, *TUNABLES)}
+    base, constants = log_errors(runs, [], []), list[FittedConstant]()
+    for c in (c for c in named if c.read() > 0):
         # By how much the logarithm of any run's step changes with the constant's logarithm, from the catalogue's.
         moved = np.abs(log_errors(runs, [c], [max(c.read(), c.low) / (1 + MOVE)]) - base)
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
-            tunables.append((c, spread))
-    constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
-    found = _posterior(runs, constants, spreads)
-    errors = log_errors(runs, constants, found.values)
+            constants.append(c)
+    spreads = np.array([named[c] for c in constants])
+    values, found, slopes = _posterior(runs, constants, spreads)
+    errors = log_errors(runs, constants, values)
     # How much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms.
-    along, moved_by = np.mean(found.slopes, axis=0), float(np.mean(errors - base))
-    reach = REACH * math.sqrt(max(0.0, float(along @ found.shifts.covariance @ along)))
+    along, moved_by = np.mean(slopes, axis=0), float(np.mean(errors - base))
+    reach = REACH * math.sqrt(max(0.0, float(along @ found.covariance @ along)))
     low, factor, high = (float(f"{math.exp(moved_by + x):.4g}") for x in (-reach, 0.0, reach))
-    each = list(enumerate(constants))
+    left = sorted((c for c in named if c not in constants), key=lambda c: c.read() == 0)
+    kept = {PARTS[c.kind] + c.path: c.read() for c in left}
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
         measured=path.name,
         number_of_lines=len(runs),
-        noise=found.shifts.noise,
+        noise=found.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
-        values={_path(c): _measured(c, found, i, _reason(constants, spreads, found, i)) for i, c in each},
-        kept={_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
-        | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
-        lines=_lines(runs, errors, base, found.shifts.left_out),
+        values=_measured(constants, spreads, values, found, slopes),
+        kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in kept.items()},
+        lines=_lines(runs, errors, base, found.left_out),
     )
 
 
-def _path(c: FittedConstant) -> str:
-    return (GPU if c.kind == "accelerators" else CODE) + c.path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior:
-    """The constants fitted to lines, the shifts of their logarithms, and how the lines change with these."""
-
-    values: list[float]
-    shifts: Shifts
-    slopes: Numbers
-
-
-def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers) -> Posterior:
-    """Fit the shifts with slopes taken anew where they lead; a constant that meets a bound stays there."""
+def _posterior(
+    runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers
+) -> tuple[list[float], Shifts, Numbers]:
+    """Return constants, the shifts of their logarithms and the lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
     prior = _prior(runs[0].machine, constants, spreads)
@@ -224,7 +212,7 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant],
         bound |= x != towards
         if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
             break
-    return Posterior(values=[float(f"{v:.4g}") for v in np.exp(x)], shifts=found, slopes=slopes)
+    return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
 
 
 def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbers) -> Prior:
@@ -244,25 +232,27 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
     )
 
 
-def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
-    reach, value = REACH * math.sqrt(p.shifts.covariance[i, i]), p.values[i]
-    low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
-    interval = float(f"{low:.4g}"), float(f"{high:.4g}")
-    return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=shared_with)
-
-
-def _reason(constants: Sequence[FittedConstant], spreads: Numbers, p: Posterior, i: int) -> str:
-    """Return why the lines do not determine a constant where nothing is known beforehand; empty where they do."""
-    covariance = np.linalg.inv(p.slopes.T @ p.slopes / p.shifts.noise**2 + np.diag(spreads**-2))
-    deviations = np.sqrt(np.diag(covariance))
-    if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
-        return ""
-    others = np.abs(covariance[i] / deviations)
-    others[i] = 0.0
-    j = int(np.argmax(others))
-    if others[j] >= TOGETHER * deviations[i]:
-        return f"the lines do not tell it from {constants[j].path}"
-    return "the lines depend on it too little"
+def _measured(
+    constants: Sequence[FittedConstant], spreads: Numbers, values: Sequence[float], found: Shifts, slopes: Numbers
+) -> dict[str, MeasuredConstant]:
+    """Return constants by path with their intervals, and why lines do not determine one if nothing is known before."""
+    covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
+    deviations, measured = np.sqrt(np.diag(covariance)), {}
+    for i, (c, value) in enumerate(zip(constants, values, strict=True)):
+        reach = REACH * math.sqrt(found.covariance[i, i])
+        low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
+        others = np.abs(covariance[i] / deviations)
+        others[i] = 0.0
+        j = int(np.argmax(others))
+        reason = "the lines depend on it too little"
+        if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
+            reason = ""
+        elif others[j] >= TOGETHER * deviations[i]:
+            reason = f"the lines do not tell it from {constants[j].path}"
+        measured[PARTS[c.kind] + c.path] = MeasuredConstant(
+            value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read(), shared_with=reason
+        )
+    return measured
 
 
 def _lines(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, cast, get_args
 
 from pydantic import ValidationError
 
@@ -32,13 +32,6 @@ class MeasuredRun:
     seconds: float
 
 
-def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
-    """Return an accelerator of the catalogue, with another NIC where its rate is given."""
-    gpu = Accelerator.model_validate(catalogue("accelerators")[name])
-    own = {} if nic_bytes_per_second is None else {"nic_bytes_per_second": nic_bytes_per_second}
-    return gpu.replaced(**own)
-
-
 def precision(
     dtype: str, *, gradient_bytes: float, master_bytes: float = 4.0, optimizer_bytes: float = 8.0
 ) -> Precision:
@@ -59,9 +52,11 @@ def precision(
 
 def dtype_of(text: str) -> Dtype | None:
     """Return the type of the products that a log's name of a precision means; None where it names none."""
-    known: dict[str, Dtype] = {"fp4": "fp4", "fp8": "fp8", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
-    plain = text.lower().replace("bfloat", "bf").replace("float", "fp")
-    return next((dtype for word, dtype in known.items() if word in plain), None)
+    plain, known = (
+        text.lower().replace("bfloat", "bf").replace("float", "fp"),
+        cast("tuple[Dtype, ...]", get_args(Dtype)),
+    )
+    return next((dtype for dtype in known if dtype in plain), None)
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -99,6 +94,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "none")
 REMEDY = "give a CSV table with a column for each of these: `planner calibrate --help`"
 SHAPE = ("layers", "hidden", "heads")
+CATALOGUE_OF = {"accelerator": "accelerators", "software": "software", "model": "models"}  # by column
 MAX_COUNT, MAX_LAYERS = 10**7, 10**4  # of any count; every stage has a layer, so the second bounds stages too
 RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}
 
@@ -149,10 +145,10 @@ class TableLine:
             self.refuse(column, "must be yes or no", "correct it")
         return text in YES
 
-    def entry(self, column: str, kind: str, absent: str | None = None) -> str:
-        """Return a name of a catalogue."""
-        name = self.text(column, absent)
-        known = entry_named(kind, name)
+    def entry(self, column: str, absent: str | None = None) -> str:
+        """Return a name of the column's part of the catalogue."""
+        name, kind = self.text(column, absent), CATALOGUE_OF[column]
+        known = _entry_named(kind, name)
         if known is None:
             self.refuse(column, f"is no entry of the catalogue's {kind}", hint(name, sorted(catalogue(kind))))
         return known
@@ -160,14 +156,19 @@ class TableLine:
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[MeasuredRun]:
     """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns."""
-    gpu = None if gpu is None else _named("--accelerator", "accelerators", gpu)
-    software = None if software is None else _named("--software", "software", software)
+    given = {column: name for column, name in (("accelerator", gpu), ("software", software)) if name is not None}
+    for column, name in given.items():
+        kind = CATALOGUE_OF[column]
+        if _entry_named(kind, name) is None:
+            remedy = hint(name, sorted(catalogue(kind)))
+            raise InputError(f"--{column}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
     lines = list(_lines(path))
     if not lines:
         raise InputError(f"{path}: has no measured line; {REMEDY}")
     runs = []
     for line in lines:
-        machine = _machine(line, gpu, software)
+        line.texts.update(given)
+        machine = _machine(line)
         seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
         runs.append(MeasuredRun(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
     for column, names in (
@@ -180,21 +181,10 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
     return runs
 
 
-def _named(option: str, kind: str, name: str) -> str:
-    known = entry_named(kind, name)
-    if known is None:
-        remedy = hint(name, sorted(catalogue(kind)))
-        raise InputError(f"{option}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
-    return known
-
-
-def entry_named(kind: str, name: str) -> str | None:
+def _entry_named(kind: str, name: str) -> str | None:
     """Return the catalogue's entry of a name, letter case and punctuation aside; None where there is none."""
-    return {_plain(k): k for k in catalogue(kind)}.get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
+    *known, wanted = (re.sub(r"[\W_]", "", one.lower()) for one in (*catalogue(kind), name))
+    return dict(zip(known, catalogue(kind), strict=True)).get(wanted)
 
 
 def _lines(path: Path) -> Iterator[TableLine]:
@@ -219,13 +209,13 @@ def _lines(path: Path) -> Iterator[TableLine]:
         yield TableLine(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
 
 
-def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
-    if gpu is None and not line.texts.get("accelerator"):
+def _machine(line: TableLine) -> Machine:
+    if not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
-    name = gpu or line.entry("accelerator", "accelerators")
-    stack = software or line.entry("software", "software", "megatron-bridge")
-    network = line.number_of("nic_gbps") * 1e9 / 8 if line.texts.get("nic_gbps") else None
-    found, dtype = accelerator(name, network), dtype_of(line.text("precision", "bf16"))
+    name, stack = line.entry("accelerator"), line.entry("software", "megatron-bridge")
+    found, dtype = Accelerator.model_validate(catalogue("accelerators")[name]), dtype_of(line.text("precision", "bf16"))
+    if line.texts.get("nic_gbps"):
+        found = found.replaced(nic_bytes_per_second=line.number_of("nic_gbps") * 1e9 / 8)
     if dtype not in found.peak_flop_per_second:
         has = ", ".join(sorted(found.peak_flop_per_second))
         line.refuse("precision", f"must be a type that {name} has", f"choose one of {has}")
@@ -243,7 +233,7 @@ def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
 def _model(line: TableLine) -> Model:
     data: dict[str, Any]
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
-        data = dict(catalogue("models")[line.entry("model", "models")])
+        data = dict(catalogue("models")[line.entry("model")])
         if line.texts.get("layers"):
             data["layers"] = line.count("layers", most=MAX_LAYERS)
     else:

@@ -8,7 +8,7 @@ that are all off alike move the common factor, and only lines that differ in ord
 """
 
 import itertools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,46 +50,34 @@ class Shifts:
     left_out: Numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fits:
-    """Fits of combinations: shifts of constants with their covariance, each line's rest and leverage, the evidence."""
-
-    scales: Numbers
-    means: Numbers
-    covariances: Numbers
-    rests: Numbers
-    leverage: Numbers
-    evidence: Numbers
-
-
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     """Return the shifts that lines call for by logarithms of predicted over measured seconds, taken as linear."""
     each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
-    fits = Fits(**{x.name: np.concatenate([getattr(f, x.name) for f in each]) for x in fields(Fits)})
-    weights = _shares(fits.evidence)
-    mean = weights @ fits.means
-    apart = fits.means - mean
+    scales, means, covariances, rests, leverage, evidence = map(np.concatenate, zip(*each, strict=True))
+    weights = _shares(evidence)
+    mean = weights @ means
+    apart = means - mean
     # Log errors without each line (rest / (1 - leverage): Allen 1974, PRESS), and combinations' weights without it.
-    spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
-    rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
-    density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)
+    spare = 1 - np.minimum(MOST_LEVERAGE, leverage)
+    without, scale = rests / spare, scales[:, None] / np.sqrt(spare)
+    density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((without / scale) ** 2 / FREEDOM)
     return Shifts(
         mean=mean,
-        covariance=np.tensordot(weights, fits.covariances, 1) + (apart.T * weights) @ apart,
-        noise=AS_NORMAL * float(np.exp(weights @ np.log(fits.scales))),
-        left_out=np.asarray(np.sum(_shares(fits.evidence[:, None] - BELIEF * density) * rests, axis=0)),
+        covariance=np.tensordot(weights, covariances, 1) + (apart.T * weights) @ apart,
+        noise=AS_NORMAL * float(np.exp(weights @ np.log(scales))),
+        left_out=np.asarray(np.sum(_shares(evidence[:, None] - BELIEF * density) * without, axis=0)),
     )
 
 
-def _moves(prior: Prior, stretch: float) -> Numbers:
-    """Return how constants move with the common factor, a column, and with what is open of them, stretched."""
+def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> tuple[Numbers, ...]:
+    """Fit each combination of a standard deviation of the common factor and a scale of the rest, at one stretch.
+
+    Return by combination the scale, the shifts of constants with their covariance, each line's rest and leverage, and
+    the evidence.
+    """
+    # How constants move with the common factor, a column, and with what is open of them, stretched.
     wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
-    return np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
-
-
-def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fits:
-    """Fit each combination of a standard deviation of the common factor and a scale of the rest, at one stretch."""
-    moves = _moves(prior, stretch)
+    moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
     effects, unit = slopes @ moves, np.eye(moves.shape[1])
     combinations = list(itertools.product(COMMON, RESTS))
     widths = np.ones((len(combinations), len(unit)))
@@ -106,14 +94,10 @@ def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fit
     known = unit + INFORMATION * (inner - unit)
     tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
     fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
-    return Fits(
-        scales=scales,
-        means=values @ moves.T,
-        covariances=moves @ (pairs * np.linalg.inv(known)) @ moves.T,
-        rests=rests,
-        leverage=trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects),
-        evidence=BELIEF * (fit - np.linalg.slogdet(known)[1] / 2),
-    )
+    covariances = moves @ (pairs * np.linalg.inv(known)) @ moves.T
+    leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
+    evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
+    return scales, values @ moves.T, covariances, rests, leverage, evidence
 
 
 def _shares(logarithms: Numbers) -> Numbers:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
 from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
@@ -19,7 +20,6 @@ from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (
     capital,
     cautions,
-    faults,
     implausible_inputs,
     limits,
     model_choice,
@@ -35,22 +35,6 @@ CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as s
 FEWEST_POINTS = 2  # points of a curve that can be straight
 
 
-def _ended(curve: Curve) -> str:
-    return "an interrupt" if curve.stopped == "interrupted" else "its limit"
-
-
-def _share(epsilon: float) -> str:
-    return f"{rounded(100 * epsilon, 2, up=True):.6g} %"
-
-
-def _curve_box(curve: Curve) -> str:
-    money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
-    if curve.least_usd is not None and curve.most_usd is not None:
-        money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
-    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
-    return f"{money_limit}{slowest}"
-
-
 # Figures of a point of a curve: the heading of each by its key, and how it is written.
 CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "capital_usd": ("capital", money),
@@ -64,10 +48,9 @@ CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 def curve_figures(points: Sequence[CurvePoint]) -> list[dict[str, str]]:
     """Return the figures of points as text by key, a dash where there is none; days tell neighbours apart."""
-    each = [{key: getattr(point, key) for key in CURVE_FIGURES} for point in points]
     texts = [
-        {key: "-" if value is None else CURVE_FIGURES[key][1](value) for key, value in values.items()}
-        for values in each
+        {key: "-" if getattr(p, key) is None else show(getattr(p, key)) for key, (_, show) in CURVE_FIGURES.items()}
+        for p in points
     ]
     for two in pairwise(range(len(points))):
         one, other = (points[at].days_to_train for at in two)
@@ -91,7 +74,9 @@ def curve_table(points: Sequence[CurvePoint]) -> list[str]:
 def curve_section(curve: Curve) -> str:
     """Write the curve that a plan holds as the last section of its summary: its points, knee and proven share."""
     if len(curve.points) < FEWEST_POINTS:
-        other = "none of less money was found" if curve.none_below_usd is None else _none_below(curve)
+        other = "none of less money was found"
+        if curve.none_below_usd is not None:
+            other = f"no plan of at most {money(curve.none_below_usd)} keeps all rules (proven)"
         return f"CURVE      This plan alone; {other}."
     ended = "" if curve.stopped == "proved" else f" (ended by {_ended(curve)})"
     plans = f"{counted(len(curve.points), 'plan')}, none beaten in both capital and days"
@@ -102,39 +87,28 @@ def curve_section(curve: Curve) -> str:
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
     """Write a curve: plans by capital with bounds, the knee or why there is none, the share proven, and that asked."""
     curve, name = frontier.curve, frontier.instance.name
-    if not curve.points and curve.stopped == "proved":
+    proven = curve.stopped == "proved"
+    if curve.points:
+        unbeaten = "that no other" if proven else "so far, of which no other"
+        lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
+        lines += [*curve_table(curve.points), *curve_claims(curve)]
+        if not proven:
+            lines.append(f"The search was ended by {_ended(curve)} before {_share(epsilon)} was proven.")
+    elif proven:
         why = f"No plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."
-        return fitted(f"{name}: infeasible\n{why}", width)
-    if not curve.points:
+        lines = [f"{name}: infeasible", why]
+    else:
         what = f"the search was ended by {_ended(curve)}; what plans there are is not known"
-        return fitted(f"{name}: no plan so far: {what}", width)
-    unbeaten = "that no other" if curve.stopped == "proved" else "so far, of which no other"
-    lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
-    lines += [*curve_table(curve.points), *curve_claims(curve)]
-    if curve.stopped != "proved":
-        lines.append(f"The search was ended by {_ended(curve)} before {_share(epsilon)} was proven.")
+        lines = [f"{name}: no plan so far: {what}"]
     return fitted("\n".join(lines), width)
 
 
 def curve_claims(curve: Curve) -> Iterator[str]:
-    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan."""
-    yield from knee(curve.points)
-    if curve.epsilon is None:
-        yield "Of other plans nothing is proven."
-    else:
-        share = _share(curve.epsilon)
-        yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
-    if curve.none_below_usd is not None:
-        yield f"No {_none_below(curve).removeprefix('no ')}."
+    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan.
 
-
-def _none_below(curve: Curve) -> str:
-    return f"no plan of at most {money(curve.none_below_usd or 0.0)} keeps all rules (proven)"
-
-
-def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
-    """Write the plan behind which money saves few days; of a curve without one whether it is as good as straight."""
-    bend = proven_knee(points)
+    The knee is the plan behind which money saves few days; a curve without one may be as good as straight.
+    """
+    points, bend = curve.points, proven_knee(curve.points)
     if bend is not None:
         where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
         # By how much twice the money divides the days on the way from one plan to another, on average.
@@ -143,23 +117,41 @@ def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
             for less, more in ((points[0], bend), (bend, points[-1]))
         )
         yield f"Knee: {where}; twice the money divides the days by {below:.2f} up to it, by {above:.2f} behind it."
-        return
-    if any(point.knee for point in points):
+    elif any(point.knee for point in points):
         yield "No knee is named: the bounds of the curve's ends and of its bend are not all proven."
-        return
-    if len(points) < FEWEST_POINTS:
-        return
-    products = [point.racks * point.days_to_train for point in points]
-    low, high = min(products), max(products)
-    if high <= low * (1 + CONSTANT_PRODUCT):
-        yield f"No knee: racks x days is constant within {100 * CONSTANT_PRODUCT:g} %."
+    elif len(points) >= FEWEST_POINTS:
+        products = [point.racks * point.days_to_train for point in points]
+        low, high = min(products), max(products)
+        straight = f"No knee: racks x days is constant within {100 * CONSTANT_PRODUCT:g} %."
+        bent = f"No knee; racks x days lies between {amount(low)} and {amount(high)}."
+        yield straight if high <= low * (1 + CONSTANT_PRODUCT) else bent
+    if curve.epsilon is None:
+        yield "Of other plans nothing is proven."
     else:
-        yield f"No knee; racks x days lies between {amount(low)} and {amount(high)}."
+        yield f"For every plan{_curve_box(curve)} a row is within {_share(curve.epsilon)} in money and days (proven)."
+    if curve.none_below_usd is not None:
+        yield f"No plan of at most {money(curve.none_below_usd)} keeps all rules (proven)."
+
+
+def _ended(curve: Curve) -> str:
+    return "an interrupt" if curve.stopped == "interrupted" else "its limit"
+
+
+def _share(epsilon: float) -> str:
+    return f"{rounded(100 * epsilon, 2, up=True):.6g} %"
+
+
+def _curve_box(curve: Curve) -> str:
+    money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
+    if curve.least_usd is not None and curve.most_usd is not None:
+        money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
+    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
+    return f"{money_limit}{slowest}"
 
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", faults), ("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
+    *(("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
     *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
     *(("", calendar), ("cost", capital), ("run", lambda plan, run: run_statements(plan.instance, run)), ("", limits)),
     *(("", implausible_inputs), ("", cautions)),
@@ -177,14 +169,15 @@ COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
-    if answered and not alone:
-        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
-        stated = [fact for part, given in calls if None not in given for fact in part(*given)]
-        stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
+    stated = [Statement("fault", "verdict", line.strip(), True) for line in disagreement(plan.violations)]
+    if not answered:
+        stated += [*verdict(plan), *(() if alone else implausible_inputs(plan))]
+    elif alone:
+        stated += fabric_alone(plan)
     else:
-        second = verdict if not answered else fabric_alone
-        parts = (faults, second) if alone else (faults, second, implausible_inputs)
-        stated = [fact for part in parts for fact in part(plan)]
+        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
+        stated += [fact for part, given in calls if None not in given for fact in part(*given)]
+        stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 
@@ -201,26 +194,24 @@ def by_section(
 def terminal_width() -> int | None:
     """Return the columns that output may have: COLUMNS, or the terminal's; None where it goes to a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return max(int(given), LEAST)
-    return max(shutil.get_terminal_size().columns, LEAST) if sys.stdout.isatty() else None
+    known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
+    return max(shutil.get_terminal_size().columns, LEAST) if known else None
 
 
 def fitted(text: str, width: int | None) -> str:
     """Break lines that are wider; None: leave them as they are."""
-    return text if width is None else "\n".join(_broken(line, width) for line in text.split("\n"))
-
-
-def _broken(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
-    text = line.lstrip()
-    lead = line[: len(line) - len(text)]
-    named = line[:INDENT].strip().isupper() and line[INDENT - 1 : INDENT] == " "
-    rest = " " * ((INDENT if named else len(lead)) + HANG)
-    text = text.replace(PERCENT, TOGETHER)
-    lines = textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=rest, break_on_hyphens=False)
-    return "\n".join(lines).replace(TOGETHER, PERCENT)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if width is None or len(line) <= width:
+            lines.append(line)
+            continue
+        words = line.lstrip()
+        lead = line[: len(line) - len(words)]
+        named = line[:INDENT].strip().isupper() and line[INDENT - 1 : INDENT] == " "
+        rest = " " * ((INDENT if named else len(lead)) + HANG)
+        wrap = textwrap.TextWrapper(width, initial_indent=lead, subsequent_indent=rest, break_on_hyphens=False)
+        lines += [part.replace(TOGETHER, PERCENT) for part in wrap.wrap(words.replace(PERCENT, TOGETHER))]
+    return "\n".join(lines)
 
 
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:

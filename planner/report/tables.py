@@ -4,7 +4,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -28,10 +27,10 @@ from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
+from planner.units import aligned, counted, memory, money, short
 
 if TYPE_CHECKING:
     from planner.planning.layouts import NearLayouts
-from planner.units import aligned, counted, memory, money, short
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -45,30 +44,27 @@ STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_day
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
 
-@dataclass(frozen=True, slots=True)
 class Side:
     """A plan or a row of a sweep by its name and figures; for a plan also its instance's values and statements."""
 
-    name: str
-    figures: Mapping[str, Figure]
-    asked: Mapping[str, Any] | None = None
-    reported: Sequence[Statement] = ()
+    def __init__(
+        self,
+        name: str,
+        figures: Mapping[str, Figure],
+        asked: Mapping[str, Any] | None = None,
+        reported: Sequence[Statement] = (),
+    ) -> None:
+        self.name, self.figures, self.asked, self.reported = name, figures, asked, reported
+        self.goal = str(figures.get("objective.name", ""))
+        self.value, self.usd = self.number("objective.value"), self.number("cost.total_usd")  # None: not known
+        self.days = self.number("layout.metrics.days_to_train")
+        if self.days is None and self.goal == "days_to_train":
+            self.days = self.value
 
     def number(self, key: str) -> float | None:
         """Return a figure that is a number."""
         value = self.figures.get(key)
         return float(value) if _is_number(value) else None
-
-    @property
-    def goal(self) -> str:
-        """Name of the objective."""
-        return str(self.figures.get("objective.name", ""))
-
-    @property
-    def days(self) -> float | None:
-        """Days of training; None where they are not known."""
-        days = self.number("layout.metrics.days_to_train")
-        return self.number("objective.value") if days is None and self.goal == "days_to_train" else days
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
@@ -101,14 +97,14 @@ def headline(side: Side) -> str:
     status = str(side.figures.get("status", "no status"))
     if side.figures.get("verified") is False:
         status += ", not verified"
-    value, dated = side.number("objective.value"), side.goal == FINISH_DATE
+    value, dated = side.value, side.goal == FINISH_DATE
     if value is None:
         reason = side.figures.get("reason")
         return status + (f": {reason}" if reason else "")
     parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
     shown = (
         (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
-        (side.number("cost.total_usd"), money),
+        (side.usd, money),
         (side.number("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
     )
     return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
@@ -137,31 +133,29 @@ def changes(before: Side, after: Side) -> str:
 
 def brings(before: Side, after: Side) -> str:
     """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
-    if before.number("objective.value") is None or after.number("objective.value") is None:
+    if before.value is None or after.value is None:
         old, new = before.figures.get("status"), after.figures.get("status")
         return f"still {new}" if old == new else f"{old} -> {new}"
     parts, goals = list[str](), (before.goal, after.goal)
     compared = [(before.days, after.days, "days of training" if FINISH_DATE in goals else "days")]
     if goals[0] == goals[1] and after.goal in UNITS:
-        compared.append((before.number("objective.value"), after.number("objective.value"), UNITS[after.goal]))
+        compared.append((before.value, after.value, UNITS[after.goal]))
     for old, new, unit in compared:
         if old is not None and new is not None:
             moves = abs(new - old) > NOTHING * max(abs(old), abs(new))
             share = f" ({100 * (new - old) / old:+.1f} %)" if old and moves else ""
             parts.append(f"{f'{new - old:+,.4g}' if moves else '0'} {unit}{share}")
-    usd = [side.number("cost.total_usd") for side in (before, after)]
-    if usd[0] is not None and usd[1] is not None:
-        parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
+    if before.usd is not None and after.usd is not None:
+        parts.append(f"{_dollars(after.usd - before.usd)} of capital")
     if FINISH_DATE in goals and goals[0] != goals[1]:
         dated = before if before.goal == FINISH_DATE else after
-        end = dated.number("objective.value") or 0.0
-        parts.append(f"{dated.name} alone counts days from the decision ({end:,.4g})")
+        parts.append(f"{dated.name} alone counts days from the decision ({dated.value:,.4g})")
     left = after.number("slack.budget_usd")
     # The budget that a goal in dollars does not spend is the saving.
-    if left and usd[1] and left > SMALL * usd[1] and not after.goal.endswith("_usd"):
+    if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
-    if usd[1] and idle - was > IDLE * usd[1]:
+    if after.usd and idle - was > IDLE * after.usd:
         parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
@@ -176,11 +170,11 @@ def best(sides: Sequence[Side]) -> str:
     """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
     dated, found = [side.goal == FINISH_DATE for side in sides], []
     soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
-    days = [(side.number("objective.value") if all(dated) else side.days, side.name) for side in sides]
+    days = [(side.value if all(dated) else side.days, side.name) for side in sides]
     # Days are compared where those of each side are known, or it has no plan.
-    if any(side.days is None and side.number("objective.value") is not None for side in sides):
+    if any(side.days is None and side.value is not None for side in sides):
         days = []
-    capital = [(side.number("cost.total_usd"), side.name) for side in sides]
+    capital = [(side.usd, side.name) for side in sides]
     for what, figures, show in ((soonest, days, "{:,.1f}".format), ("least money", capital, money)):
         if known := [(value, name) for value, name in figures if value is not None]:
             value, name = min(known)
@@ -196,10 +190,13 @@ def _dollars(usd: float) -> str:
 
 def terms(before: Side, after: Side) -> Iterator[str]:
     """Write the parts of days and of capital that moved most, where both sides have a plan."""
-    for name, (old, new), show in (
-        ("days", (_days(before), _days(after)), lambda value: f"{value:+,.4g}"),
-        ("capital", (before.parts(CAPITAL), after.parts(CAPITAL)), _dollars),
-    ):
+    days = []
+    for side in (before, after):
+        seconds, whole = side.number(STEP_SECONDS), side.number(STEP_DAYS)
+        steps = {part: time * whole / seconds for part, time in side.parts(STEP).items()} if seconds and whole else {}
+        days.append(side.parts(LOST) | steps)
+    capital = [side.parts(CAPITAL) for side in (before, after)]
+    for name, (old, new), show in (("days", days, "{:+,.4g}".format), ("capital", capital, _dollars)):
         if not (old and new):
             continue
         moved = {part: new.get(part, 0.0) - old.get(part, 0.0) for part in dict.fromkeys((*old, *new))}
@@ -209,13 +206,6 @@ def terms(before: Side, after: Side) -> Iterator[str]:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
             named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
             yield f"{name}: {', '.join(named[:TERMS])}"
-
-
-def _days(side: Side) -> dict[str, float]:
-    seconds, days = side.number(STEP_SECONDS), side.number(STEP_DAYS)
-    if not seconds or not days:
-        return side.parts(LOST)
-    return side.parts(LOST) | {part: time * days / seconds for part, time in side.parts(STEP).items()}
 
 
 Rows = dict[str, list[Figure]]
@@ -381,14 +371,14 @@ Entry = dict[str, Any]
 COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
-def _model(entry: Entry) -> list[str]:
+def _model(entry: Entry) -> list[Any]:
     model = Model.model_validate(entry)
     weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
-    return [*weights, str(model.layers), f"{model.hidden:,}", experts]
+    return [*weights, model.layers, model.hidden, experts]
 
 
-def _accelerator(entry: Entry) -> list[str]:
+def _accelerator(entry: Entry) -> list[Any]:
     gpu = Accelerator.model_validate(entry)
     dtype = "bf16" if "bf16" in gpu.peak_flop_per_second else next(iter(gpu.peak_flop_per_second))
     return [
@@ -400,38 +390,28 @@ def _accelerator(entry: Entry) -> list[str]:
     ]
 
 
-def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
-    def figures(entry: Entry) -> list[str]:
-        values = [entry.get(key) for key in keys]
-        return [
-            "-" if value is None else f"{value:,g}" if isinstance(value, (int, float)) else str(value)
-            for value in values
-        ]
-
-    return figures
-
-
-# Kind: the headings of its figures, and how they are read from an entry.
-KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
+# Kind: the headings of its figures, and the keys of an entry or how they are read from it.
+KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | Callable[[Entry], list[Any]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
     "racks": (("GPUs", "IT kW", "price", "accelerator"), lambda entry: [
-        f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}",
+        entry["gpus"], entry["it_kw"], f"${entry['price_usd']:,.0f}",
         " or ".join(catalogue("rack_accelerators")[entry["name"]]["accelerators"]),
     ]),
-    "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
-    "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
-    "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
-        "compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"
-    )),
+    "switches": (("ports", "Gb/s", "price_usd", "watts"), ("ports", "port_gbps", "price_usd", "power_watts")),
+    "media": (("reach m", "price_usd", "watts"), ("reach_m", "price_usd", "power_watts")),
+    "precisions": (
+        ("products", "weights", "gradients", "moments"),
+        ("compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"),
+    ),
     "software": (("schedules", "ZeRO"), lambda entry: [
         ", ".join(entry.get("schedules", ["1f1b"])), ", ".join(map(str, entry.get("zero_stages", [0, 1, 2, 3])))
     ]),
-    "scaling_laws": (("kind",), _by_keys("kind")),
-    "batch_laws": (("of", "coefficient", "exponent"), _by_keys("of", "coefficient", "exponent")),
-    "depth_laws": (("kind",), _by_keys("kind")),
-    "reliability": ((), lambda _: []),
-    "instances": ((), lambda _: []),
+    "scaling_laws": (("kind",), ("kind",)),
+    "batch_laws": (("of", "coefficient", "exponent"), ("of", "coefficient", "exponent")),
+    "depth_laws": (("kind",), ("kind",)),
+    "reliability": ((), ()),
+    "instances": ((), ()),
 }  # fmt: skip
 
 
@@ -448,13 +428,16 @@ def catalogue_text(kind: str | None) -> str:
     """Return a table of the entries of a kind, or the names of all kinds."""
     if kind is None:
         return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
-    known, (headings, figures) = entries(kind), KINDS[kind]
-    if headings:
-        return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
+    known, (headings, read) = entries(kind), KINDS[kind]
     lines = []
     for name, entry in known.items():
-        source = entry.get("source") or entry.get("note", "")
-        text = source if isinstance(source, str) else ""
-        text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
-        lines.append(f"{name:24}{text}".rstrip())
-    return "\n".join(lines)
+        if headings:
+            values = read(entry) if callable(read) else [entry.get(key) for key in read]
+            numbers = [f"{x:,g}" if isinstance(x, (int, float)) else x for x in values]
+            lines.append([name, *("-" if x is None else str(x) for x in numbers)])
+        else:
+            source = entry.get("source") or entry.get("note", "")
+            text = source if isinstance(source, str) else ""
+            text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+            lines.append([f"{name:24}{text}".rstrip()])
+    return aligned([[kind, *headings], *lines] if headings else lines, left=1)

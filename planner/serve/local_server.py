@@ -54,6 +54,11 @@ class AskedQuestion:
     seconds: float | None = None  # that it took, once it is answered
 
     @property
+    def asked_for(self) -> str:
+        """What is asked, in words."""
+        return ", ".join(self.changes) or "the instance as it is"
+
+    @property
     def elapsed_seconds(self) -> float:
         """Seconds since it was asked, or that it took."""
         return time.perf_counter() - self.begun if self.seconds is None else self.seconds
@@ -82,20 +87,18 @@ class QuestionThread:
         """Return the instance's values of the fields; without the racks where a grid decides them."""
         data = self.instance.model_dump(mode="json")
         found = {}
-        for path, _, _ in FIELDS:
-            if path == "hardware.racks" and self.instance.grid is not None:
-                continue
+        for path in (path for path, _, _ in FIELDS if path != "hardware.racks" or self.instance.grid is None):
             part, name = path.split(".")
             value = data[part].get(name)
             found[path] = "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
         return found
 
-    def ask(self, fields: Mapping[str, str], others: str = "", *, with_curve: bool = False) -> None:
-        """Begin a question: the instance with fields and changes, a line each. InputError: it cannot be asked."""
+    def ask(self, form: Mapping[str, str]) -> None:
+        """Begin a question: the instance with the fields of a form and its other changes. InputError: it cannot be."""
         now = self.values()
-        given = {path: text.strip() for path, text in fields.items() if path in now and text.strip() != now[path]}
-        lines = [line.strip() for line in others.splitlines() if line.strip()]
-        changes: dict[str, Any] = dict(read_changes([*(f"{p}=={t}" for p, t in given.items() if t), *lines]))
+        given = {path: text.strip() for path, text in form.items() if path in now and text.strip() != now[path]}
+        others = [line.strip() for line in form.get("others", "").splitlines() if line.strip()]
+        changes: dict[str, Any] = dict(read_changes([*(f"{p}=={t}" for p, t in given.items() if t), *others]))
         changes |= dict.fromkeys(path for path, text in given.items() if not text)
         shown = tuple(f"{path}={'none' if value is None else value}" for path, value in changes.items())
         with self._lock:
@@ -103,19 +106,11 @@ class QuestionThread:
                 raise InputError("a question is being answered; stop it, or wait for its end")
             instance = changed(self.instance, changes)
             self._interrupter.clear()
-            number = len(self.asked) + 1
-            question = AskedQuestion(number=number, changes=shown, instance=instance, with_curve=with_curve)
+            number, curve = len(self.asked) + 1, "curve" in form
+            question = AskedQuestion(number=number, changes=shown, instance=instance, with_curve=curve)
             self.asked.append(question)
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
-
-    def try_to_ask(self, sent: Mapping[str, str]) -> None:
-        """Begin the question of a form, or keep what is wrong with it for the page to show."""
-        self.complaint, self.sent = "", dict(sent)
-        try:
-            self.ask(sent, sent.get("others", ""), with_curve="curve" in sent)
-        except InputError as error:
-            self.complaint = str(error)
 
     def keep(self, plan: Plan) -> None:
         """Take a plan at hand as the first answer."""
@@ -159,25 +154,18 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-act
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
     """Return a server of the page at a port of this machine, 0: any. InputError: it cannot be had, or no jinja2."""
-    page, token = template("serve", "serve/page.html.jinja"), secrets.token_urlsafe(16)
-
-    class Handler(_PageHandler):
-        """The handler of this server's page."""
-
-    Handler.questions, Handler.token, Handler.render = questions, token, staticmethod(page.render)
+    page = template("serve", "serve/page.html.jinja")
+    own = {"questions": questions, "token": secrets.token_urlsafe(16), "render": staticmethod(page.render)}
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        return ThreadingHTTPServer((HOST, port), type("Handler", (_PageHandler,), own))
     except OSError as error:
         raise InputError(f"--port {port}: cannot be had ({error}); give another, or 0 for any that is free") from None
-    Handler.names = tuple(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
-    return server
 
 
 class _PageHandler(BaseHTTPRequestHandler):
     """Answers the requests of one page: `/`, `/state.json`, `/plan/N.html`, `/plan/N.json`; a form asks or stops."""
 
     questions: QuestionThread
-    names: tuple[str, ...]  # of this server
     token: str
     render: Callable[..., str]
 
@@ -217,7 +205,11 @@ class _PageHandler(BaseHTTPRequestHandler):
         if "stop" in fields:
             self.questions.stop()
         else:
-            self.questions.try_to_ask(fields)
+            self.questions.complaint, self.questions.sent = "", fields
+            try:
+                self.questions.ask(fields)
+            except InputError as error:
+                self.questions.complaint = str(error)
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", "/")
         self.send_header("Content-Length", "0")
@@ -225,11 +217,20 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def _is_local(self) -> bool:
         """Return whether the browser asked for this machine by its own name, not by one that leads here."""
-        return self.headers.get("Host") in self.names
+        port = self.connection.getsockname()[1]
+        return self.headers.get("Host") in {f"{HOST}:{port}", f"localhost:{port}"}
 
     def _page(self) -> str:
         sent, running = self.questions.sent, self.questions.running
         values = {path: sent.get(path, value) for path, value in self.questions.values().items()}
+        progress = None
+        if running is not None:
+            line, event = "reading", running.event
+            if event is not None:
+                gap = "" if event.gap is None else f", gap {percent(event.gap)}"
+                best, bound = _in_unit(event.incumbent, event.unit), _in_unit(event.bound, event.unit)
+                line = f"{event.phase}: best {best}, bound {bound}{gap}"
+            progress = {"what": running.asked_for, "elapsed": duration(running.elapsed_seconds), "line": line}
         return self.render(
             name=self.questions.instance.name,
             token=self.token,
@@ -237,7 +238,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             fields=[(path, label, values[path], choices) for path, label, choices in FIELDS if path in values],
             others=sent.get("others", ""),
             curve="curve" in sent,
-            running=None if running is None else _progress(running),
+            running=progress,
             answers=[_row(x) for x in reversed(self.questions.asked) if x is not running],
         )
 
@@ -256,10 +257,6 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def _asked_for(question: AskedQuestion) -> str:
-    return ", ".join(question.changes) or "the instance as it is"
-
-
 def _in_unit(value: float | None, unit: str) -> str:
     """Return a figure of the goal in its unit: days, dollars, or a bare number for the loss."""
     if value is None:
@@ -267,25 +264,12 @@ def _in_unit(value: float | None, unit: str) -> str:
     return {"days": f"{value:,.4g} days", "usd": money(value)}.get(unit, f"{value:,.5g}")
 
 
-def _progress(question: AskedQuestion) -> dict[str, str]:
-    event = question.event
-    found = {"what": _asked_for(question), "elapsed": duration(question.elapsed_seconds), "line": "reading"}
-    if event is not None:
-        gap = "" if event.gap is None else f", gap {percent(event.gap)}"
-        best, bound = _in_unit(event.incumbent, event.unit), _in_unit(event.bound, event.unit)
-        found["line"] = f"{event.phase}: best {best}, bound {bound}{gap}"
-    return found
-
-
 def _row(question: AskedQuestion) -> dict[str, Any]:
-    plan = question.plan
+    shown, plan = {"number": question.number, "what": question.asked_for, "error": question.error}, question.plan
     if plan is None:
-        return {"number": question.number, "what": _asked_for(question), "error": question.error}
+        return shown
     unit = "usd" if plan.instance.objective.in_dollars else "days" if plan.instance.objective.in_days else ""
-    return {
-        "number": question.number,
-        "what": _asked_for(question),
-        "error": question.error,
+    return shown | {
         "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -61,14 +61,30 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
         if pin not in known:
             raise InputError(f"{path}: no such decision; {hint(pin, known)}")
         return instance.pins.get(pin)
+    _, value = _walked(instance, path)[-1]
+    if isinstance(value, (tuple, dict)) and not whole:
+        kind = "list" if isinstance(value, tuple) else "object"
+        raise InputError(f"{path}: is a whole {kind}; name one value inside it")
+    return value
+
+
+def _walked(instance: Instance, path: str) -> list[tuple[str | int, Any]]:
+    """Return each key or position that a path leads along, of named entries their position, with the value there."""
     value: Any = instance
-    parts = parts_of(path)
+    parts, steps = parts_of(path), list[tuple[str | int, Any]]()
     for depth, part in enumerate(parts):
-        where = dotted(parts[:depth])
+        where, step = dotted(parts[:depth]), part
         if value is None:
             raise InputError(f"{path}: {where} is not in the instance; add it there first")
         if isinstance(value, tuple):
-            value = value[_position(path, where, part, value)]
+            names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in value]
+            if isinstance(part, int) and part >= len(value):
+                raise InputError(f"{path}: {where} has {len(value)} entries; use 0 to {len(value) - 1}")
+            if isinstance(part, str) and part not in names:
+                remedy = hint(part, [name for name in names if name]) if any(names) else "known: positions only"
+                raise InputError(f"{path}: {where} has no {part!r}; {remedy}")
+            step = part if isinstance(part, int) else names.index(part)
+            value = value[step]
         elif isinstance(value, (BaseModel, dict)):
             keys = value if isinstance(value, dict) else type(value).model_fields
             if part not in keys and isinstance(value, Software) and part in REPLACED:
@@ -78,22 +94,8 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
             value = value[part] if isinstance(value, dict) else getattr(value, str(part))
         else:
             raise InputError(f"{path}: {where} is a single value; end the path there")
-    if isinstance(value, (tuple, dict)) and not whole:
-        kind = "list" if isinstance(value, tuple) else "object"
-        raise InputError(f"{path}: is a whole {kind}; name one value inside it")
-    return value
-
-
-def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
-    if isinstance(part, int):
-        if part >= len(entries):
-            raise InputError(f"{path}: {where} has {len(entries)} entries; use 0 to {len(entries) - 1}")
-        return part
-    names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in entries]
-    if part not in names:
-        known = [name for name in names if name]
-        raise InputError(f"{path}: {where} has no {part!r}; {hint(part, known) if known else 'known: positions only'}")
-    return names.index(part)
+        steps.append((step, value))
+    return steps
 
 
 def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
@@ -146,19 +148,13 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
         pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
         data["pins"] = {name: pinned for name, pinned in pins.items() if pinned is not None}
         return
-    *front, last = parts_of(path)
+    *front, (last, _) = _walked(instance, path)
     holder: Any = data
-    typed: Any = instance
-    for depth, part in enumerate(front):
-        if isinstance(typed, tuple):
-            place = _position(path, dotted(front[:depth]), part, typed)
-            holder, typed = holder[place], typed[place]
-        else:
-            typed = typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
-            if isinstance(typed, tuple):  # a list as it is by default may be left out
-                holder.setdefault(part, list(typed))
-            holder = holder[part]
-    holder[_position(path, dotted(front), last, typed) if isinstance(typed, tuple) else last] = value
+    for step, typed in front:
+        if isinstance(typed, tuple) and isinstance(holder, dict):  # a list as it is by default may be left out
+            holder.setdefault(step, list(typed))
+        holder = holder[step]
+    holder[last] = value
 
 
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
@@ -262,39 +258,13 @@ def read_vary(given: Sequence[str]) -> dict[str, str]:
     return values_by_path("--vary", given, form, "join its values in one list")
 
 
-def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
-    """Return the points of one axis from a text of the forms above, or from the values themselves."""
-    if not isinstance(values, Sequence):
-        raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')
-    parsed = parse_values(path, values) if isinstance(values, str) else list(values)
-    if not parsed:
-        raise InputError(f"{path}: has no values; give at least one")
-    return [{canonical(path): value} for value in parsed]
-
-
 def parse_values(path: str, spec: str) -> list[Any]:
     """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
-    where = f"{path}={spec}"
-    parts = spec.split(":")
+    where, parts = f"{path}={spec}", spec.split(":")
     if parts[0] in ("log", "lin"):
-        if len(parts) != 4:
-            raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
-        return _counted(where, parts[0], *(_number(where, part) for part in parts[1:]))
+        return _spaced(where, parts)
     if len(parts) == 3 and _is_number(parts[0]):
-        start, stop = _number(where, parts[0]), _number(where, parts[1])
-        if parts[2].startswith("x"):
-            factor = _number(where, parts[2][1:])
-            if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-                problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
-                raise InputError(f"{where}: {problem}; ends and factor must be above 0")
-            count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
-            return _listed(where, count, lambda k: start * factor**k, exact=(start, factor))
-        step = _number(where, parts[2])
-        if step == 0 or (stop - start) * step < 0:
-            problem = f"a step of {step:g} never leads from {start:g} to {stop:g}"
-            raise InputError(f"{where}: {problem}; change its sign or the ends")
-        count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
-        return _listed(where, count, lambda k: start + k * step, exact=(start, step))
+        return _stepped(where, parts)
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
@@ -317,25 +287,37 @@ def _number(where: str, text: str) -> int | float:
     return value if isinstance(value, (int, float)) else float(text)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.12g}")
-
-
-def _listed(where: str, count: int, value: Callable[[int], float], exact: tuple[float, float]) -> list[Any]:
-    """List the values of a range; they are rounded but where both of its numbers, `exact`, are whole."""
+def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
+    """List START:STOP:STEP or START:STOP:xFACTOR; values are rounded but where start and step are whole."""
+    grows = parts[2].startswith("x")
+    start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
+    if grows:
+        wrong = start <= 0 or stop <= 0 or step <= 0 or step == 1 or (stop - start) * (step - 1) < 0
+        what, remedy = "factor", "ends and factor must be above 0"
+    else:
+        wrong = step == 0 or (stop - start) * step < 0
+        what, remedy = "step", "change its sign or the ends"
+    if wrong:
+        raise InputError(f"{where}: a {what} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
+    steps = math.log(stop / start) / math.log(step) if grows else (stop - start) / step * (1 + 1e-9)
+    count = math.floor(steps + 1e-9) + 1
     _limited(where, count)
-    whole = all(isinstance(number, int) for number in exact)
-    return [value(k) if whole else _rounded(value(k)) for k in range(count)]
+    values = [start * step**k if grows else start + k * step for k in range(count)]
+    return values if isinstance(start, int) and isinstance(step, int) else [float(f"{x:.12g}") for x in values]
 
 
-def _counted(where: str, kind: str, start: float, stop: float, count: float) -> list[Any]:
+def _spaced(where: str, parts: Sequence[str]) -> list[Any]:
+    """List log:START:STOP:COUNT or lin:START:STOP:COUNT."""
+    if len(parts) != 4:
+        raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
+    start, stop, count = (_number(where, part) for part in parts[1:])
     if count != int(count) or count < 2:
         raise InputError(f"{where}: the count must be a whole number from 2 (is {count:g})")
     _limited(where, int(count))
-    if kind == "log" and (start <= 0 or stop <= 0):
+    if parts[0] == "log" and (start <= 0 or stop <= 0):
         raise InputError(f"{where}: the ends of a log range must be above 0")
-    spaced = np.geomspace if kind == "log" else np.linspace
-    return [_rounded(value) for value in spaced(start, stop, int(count)).tolist()]
+    spaced = np.geomspace if parts[0] == "log" else np.linspace
+    return [float(f"{value:.12g}") for value in spaced(start, stop, int(count)).tolist()]
 
 
 def _limited(where: str, count: int) -> None:
@@ -363,26 +345,30 @@ def read_pairs(path: Path) -> Axis:
     return points
 
 
-def grid_of(axes: Sequence[Axis]) -> list[Point]:
-    """Combine all axes; the last one varies fastest, so that neighbours in the list are neighbours on the grid."""
-    paths = [path for axis in axes for path in sorted({path for point in axis for path in point})]
-    twice = sorted({path for path in paths if paths.count(path) > 1})
+def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:
+    """Return the points of a sweep: all axes combined, each a text of the forms above or its values; pairs are an axis.
+
+    The last one varies fastest, so that neighbours in the list are neighbours on the grid.
+    """
+    axes: list[Axis] = []
+    for path, values in vary.items():
+        if not isinstance(values, Sequence):
+            raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')
+        parsed = parse_values(path, values) if isinstance(values, str) else list(values)
+        if not parsed:
+            raise InputError(f"{path}: has no values; give at least one")
+        axes.append([{canonical(path): value} for value in parsed])
+    axes += [pairs] if pairs else []
+    if not axes:
+        raise InputError("sweep: nothing varies; give --vary PATH=VALUES or --pairs FILE")
+    paths = Counter(path for axis in axes for path in {path for point in axis for path in point})
+    twice = sorted(path for path, count in paths.items() if count > 1)
     if twice:
         raise InputError(f"{twice[0]}: is varied by two axes; keep one")
     count = math.prod(len(axis) for axis in axes)
     if count > MAX_VALUES:
         raise InputError(f"the axes span {count:,} points; at most {MAX_VALUES:,} make sense, take fewer values")
     return [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]
-
-
-def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:
-    """Return the points of a sweep: the grid of its axes, the pairs being one axis."""
-    axes = [axis_of(path, values) for path, values in vary.items()]
-    if pairs:
-        axes.append(pairs)
-    if not axes:
-        raise InputError("sweep: nothing varies; give --vary PATH=VALUES or --pairs FILE")
-    return grid_of(axes)
 
 
 def shard_of(text: str) -> tuple[int, int]:

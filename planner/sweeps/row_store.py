@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_serializer, field_validator
@@ -126,11 +125,6 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return list({row.key: row for row in rows}.values())
 
 
-def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
-    """Return the row of a point that could not be solved, with the reason."""
-    return Row(index=index, key=key, point=point, status=FAILED, reason=reason, seconds=seconds)
-
-
 def read_parquet(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
@@ -181,21 +175,24 @@ class Store:
         except OSError as error:
             raise unwritable(self.path, error) from None
         try:
-            self._lock()
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends, however it ends
             data = self.path.read_bytes()
             if data and not resume:
                 raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
-            complete = _complete(self.path, data)
-            self.rows = parse_rows(self.path, complete)
-            if len(complete) < len(data):
-                os.truncate(self.path, len(complete))
+            self.rows = parse_rows(self.path, data)
+            if not data.endswith(b"\n"):
+                os.truncate(self.path, data.rfind(b"\n") + 1)
             _require_same(self.path, latest(self.rows), base)
-        except OSError as error:
-            os.close(self._file)
-            raise unwritable(self.path, error) from None
         except InputError:
             os.close(self._file)
             raise
+        except OSError as error:
+            os.close(self._file)
+            if isinstance(error, BlockingIOError):
+                owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
+                problem = f"another sweep is writing it (process {owner or 'unknown'})"
+                raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
+            raise unwritable(self.path, error) from None
         self._owner.write_text(f"{os.getpid()}\n", encoding="utf-8")
 
     @property
@@ -203,15 +200,6 @@ class Store:
         """The lock file in the folder of the rows, which names the process that writes them."""
         rows = Path(os.path.realpath(self.path))
         return rows.with_name(f".{rows.name}.lock")
-
-    def _lock(self) -> None:
-        """Lock the rows themselves; the kernel gives the lock back when the process ends, however it ends."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
-            problem = f"another sweep is writing it (process {owner or 'unknown'})"
-            raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
 
     @property
     def finished(self) -> frozenset[str]:
@@ -251,25 +239,13 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a JSONL file, the latest of each point; a torn last line is left out."""
-    data = read_bytes(path, "give a file of rows")
-    return latest(parse_rows(path, _complete(path, data)))
-
-
-def _complete(path: Path, data: bytes) -> bytes:
-    """Return the complete lines; bytes after the last line end must be the torn beginning of a row, else InputError."""
-    complete = data[: data.rfind(b"\n") + 1]
-    torn = data[len(complete) :]
-    if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
-        raise InputError(f"{path}: its last line is no row of a sweep; remove the line, or choose another file")
-    return complete
+    return latest(parse_rows(path, read_bytes(path, "give a file of rows")))
 
 
 def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | None) -> None:
@@ -285,10 +261,13 @@ def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | Non
 
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
-    """Read rows from complete lines, or name the line that is none."""
-    rows = []
+    """Read rows from lines, or name the line that is none; a last one without its end must be the torn start of one."""
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+    *lines, torn = data.split(b"\n")
+    if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
+        raise InputError(f"{path}: its last line is no row of a sweep; remove the line, or choose another file")
+    rows = []
+    for number, line in enumerate(lines, 1):
         try:
             rows.append(Row.model_validate_json(line.decode("utf-8", "replace")))
         except ValidationError as error:
@@ -350,5 +329,4 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         gap = None if bound is None else max(0.0, days - bound) / days
         objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
-        row = row_of_plan(index, key, point, plan, seconds)
-        yield row.replaced(objective=objective, plan={**digest(plan), **own})
+        yield row_of_plan(index, key, point, plan, seconds).replaced(objective=objective, plan={**digest(plan), **own})

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -28,7 +28,7 @@ from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of, solve_instance
 from planner.sweeps.axes import Point, canonical, check_path, in_shard, put
-from planner.sweeps.row_store import Row, failed_row, row_of_plan
+from planner.sweeps.row_store import FAILED, Row, row_of_plan
 from planner.version import __version__
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -57,55 +57,6 @@ class PointAnswer:
     plan: str | None = None
 
 
-def tasks_of(
-    base: Instance,
-    points: Iterable[tuple[int, Point]],
-    options: Options,
-    *,
-    asked: deque[Instance],
-    with_plan: bool,
-    constants: MeasuredConstants | None = None,
-) -> Iterator[Task]:
-    """Make a task of every different point, constants by accelerator; `asked` gets its instance.
-
-    One of the first that is no usable instance is an InputError, one behind them fails where it is solved.
-    """
-    plain, parts, keys = base.model_dump(mode="json"), parts_of(base), set[str]()
-    for number, (index, point) in enumerate(points):
-        data = deepcopy(plain)
-        for path, value in point.items():
-            put(data, base, path, value)
-        try:
-            instance = load_instance(data)
-            named = {path for path, value in point.items() if isinstance(value, str)}
-            if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
-                data = instance.model_dump(mode="json")
-                put_constants(data, constants)
-                instance = load_instance(data)
-            asked.append(instance)
-            key = key_of(instance_sha256(instance), options)
-        except InputError as error:
-            if number < READ_FIRST:
-                raise InputError(f"point {index} ({point_text(point)}): {error}") from None
-            key = key_of(json.dumps(data, sort_keys=True), options)
-        if key not in keys:
-            keys.add(key)
-            asks: dict[str, Any] = {"options": options, "with_plan": with_plan, "base": parts}
-            yield Task(index=index, key=key, point=point, data=data, **asks)
-
-
-def parts_of(base: Instance) -> dict[str, str]:
-    """Return a hash of each part of a sweep's instance, so that a resumed sweep can name the part that changed."""
-    parts = base.model_dump(mode="json").items()
-    return {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
-
-
-def key_of(instance: str, options: Options) -> str:
-    """Return a hash of a solve's instance, the planner's version and the options that may change the answer."""
-    text = f"{instance} {__version__} {options.time_limit} {options.gap} {options.seed}"
-    return sha256(text.encode()).hexdigest()
-
-
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
     shown = {key: f"{value:g}" if isinstance(value, float) else repr(value) for key, value in point.items()}
@@ -123,26 +74,24 @@ def solve_point(task: Task) -> PointAnswer:
             cache = _kept.setdefault("joint", JointCache())
             plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
-        reason = f"{type(error).__name__}: {error}"
-        return PointAnswer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
+        return _failed(task, f"{type(error).__name__}: {error}", time.perf_counter() - started)
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
     return PointAnswer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
 
 
 def begin_worker() -> None:
     """Prepare a worker process: one thread, Ctrl-C left to the parent, and ended as soon as the parent is."""
+
+    def leave_with_parent() -> None:
+        if (parent := parent_process()) is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in the middle of a point, with all cleaning up
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
 
 
 TRIES = 2  # workers that one point may take with it: the first death may be chance, the second is the point's doing
@@ -206,10 +155,18 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
     count = max(1, min(workers or cores(), len(tasks)))
     lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
     running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
-    deaths: dict[str, int] = {}
+    deaths = Counter[str]()
+
+    def advance(lane: Lane) -> None:
+        """Start the next point of a lane: its own, or the last one of the longest queue."""
+        longest = max(lanes, key=lambda other: len(other.waiting))
+        if lane.waiting or longest.waiting:
+            task = lane.waiting.popleft() if lane.waiting else longest.waiting.pop()
+            running[lane.submit(call, task)] = (lane, task)
+
     try:
         for lane in lanes:
-            _advance(lane, lanes, call, running)
+            advance(lane)
         while running:
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future][1].index):
@@ -218,7 +175,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                     if not lane.started:
                         raise PlannerError(NO_START)
                     lane.end()
-                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    deaths[task.key] += 1
                     if deaths[task.key] < TRIES:
                         lanes[(lanes.index(lane) + 1) % len(lanes)].waiting.append(task)
                     else:
@@ -228,31 +185,17 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                     yield task, _answer(task, future)
                 for idle in lanes:
                     if idle not in [busy for busy, _ in running.values()]:
-                        _advance(idle, lanes, call, running)
+                        advance(idle)
     finally:
         for lane in lanes:
             lane.end()
-
-
-def _advance(
-    lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future[PointAnswer], tuple[Lane, Task]]
-) -> None:
-    """Start the next point of a lane: its own, or the last one of the longest queue."""
-    longest = max(lanes, key=lambda other: len(other.waiting))
-    if lane.waiting:
-        task = lane.waiting.popleft()
-    elif longest.waiting:
-        task = longest.waiting.pop()
-    else:
-        return
-    running[lane.submit(call, task)] = (lane, task)
 
 
 def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
     """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
     waiting, retried = iter(tasks), deque[Task]()
     running: dict[Future[PointAnswer], Task] = {}
-    deaths: dict[str, int] = {}
+    deaths = Counter[str]()
     try:
         while True:
             while len(running) < AT_ONCE and (next_one := retried.popleft() if retried else next(waiting, None)):
@@ -267,7 +210,7 @@ def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterat
             for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
                 if _died(future):
-                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    deaths[task.key] += 1
                     if deaths[task.key] < TRIES:
                         retried.append(task)
                         continue
@@ -288,8 +231,9 @@ def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
     return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
 
 
-def _failed(task: Task, reason: str) -> PointAnswer:
-    return PointAnswer(failed_row(task.index, task.key, task.point, reason, 0.0))
+def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
+    own: dict[str, Any] = {"index": task.index, "key": task.key, "point": task.point}
+    return PointAnswer(Row(**own, status=FAILED, reason=reason, seconds=seconds))
 
 
 LOCAL = "local"
@@ -343,14 +287,48 @@ def tasks_for(
         check_path(base, path)
     if options.plans is not None:
         require_folder(options.plans)
-    solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
     own = in_shard(len(points), options.shard or (1, 1))
     each = ((i, {names[path]: value for path, value in points[i].items()}) for i in own)
-    asked, plans = deque[Instance](maxlen=READ_FIRST), options.plans is not None
-    tasks = tasks_of(base, each, solver_options, asked=asked, with_plan=plans, constants=constants)
+    tasks = _tasks(base, each, options, constants)
     first = list(islice(tasks, READ_FIRST))
-    warn(*asked)
-    return chain(first, tasks)
+    warn(*(asked for _, asked in first if asked is not None))
+    return (task for task, _ in chain(first, tasks))
+
+
+def _tasks(
+    base: Instance, points: Iterable[tuple[int, Point]], options: SweepOptions, constants: MeasuredConstants | None
+) -> Iterator[tuple[Task, Instance | None]]:
+    """Make a task of every different point, with its instance; constants are put in where a point names their part.
+
+    One of the first that is no usable instance is an InputError, one behind them fails where it is solved.
+    """
+    plain, keys = base.model_dump(mode="json"), set[str]()
+    # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
+    parts = base.model_dump(mode="json").items()
+    hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
+    how = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
+    for number, (index, point) in enumerate(points):
+        data, instance = deepcopy(plain), None
+        for path, value in point.items():
+            put(data, base, path, value)
+        try:
+            instance = load_instance(data)
+            named = {path for path, value in point.items() if isinstance(value, str)}
+            if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
+                data = instance.model_dump(mode="json")
+                put_constants(data, constants)
+                instance = load_instance(data)
+            asked = instance_sha256(instance)
+        except InputError as error:
+            if number < READ_FIRST:
+                raise InputError(f"point {index} ({point_text(point)}): {error}") from None
+            asked = json.dumps(data, sort_keys=True)
+        # The options that may change the answer are a part of the key.
+        key = sha256(f"{asked} {__version__} {how.time_limit} {how.gap} {how.seed}".encode()).hexdigest()
+        if key not in keys:
+            keys.add(key)
+            more: dict[str, Any] = {"options": how, "with_plan": options.plans is not None, "base": hashes}
+            yield Task(index=index, key=key, point=point, data=data, **more), instance
 
 
 def rows_of(

@@ -35,7 +35,7 @@ from planner.report.tables import columns_of_file
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 from planner.simulation.simulate import SimulationOptions as Simulated
 from planner.simulation.simulate import simulation_request
-from planner.sweeps.axes import axis_of, read_changes, read_pairs
+from planner.sweeps.axes import points_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
 from planner.units import KINDS, RANGES, NumberRange
 
@@ -145,7 +145,7 @@ def test_values_of_options_are_limited_too(value: str) -> None:
     with pytest.raises(InputError, match=r"--set hardware\.racks"):
         read_changes([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"hardware\.racks"):
-        axis_of("hardware.racks", value)
+        points_of({"hardware.racks": value})
     with pytest.raises(InputError, match=r"--pin tp: is given twice"):
         read_pins(["tp=4", "tp=8"])
 

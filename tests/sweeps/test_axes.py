@@ -18,7 +18,6 @@ from planner.sweeps.axes import (
     canonical,
     changed,
     check_path,
-    grid_of,
     in_shard,
     leaves,
     parse_values,
@@ -84,7 +83,7 @@ def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
 
 def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     """Two axes make every combination, the last fastest; points of a file stay together."""
-    assert grid_of([[{"a": 1}, {"a": 2}], [{"b": 3}, {"b": 4}]]) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
+    assert points_of({"a": [1, 2], "b": [3, 4]}) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
     table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
     table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
     lines.write_text(

@@ -24,7 +24,7 @@ from planner.errors import InputError
 from planner.report.plots import sweep_rows as drawn
 from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Row, Store, failed_row, read_rows, row_of_plan, write_rows
+from planner.sweeps.row_store import Row, Store, read_rows, row_of_plan, write_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, tasks_for
 
 RACKS = "hardware.racks"
@@ -48,11 +48,10 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         for task in tasks:
             racks = task.point[RACKS]
             state["asked"].append(racks)
-            if racks in state["failing"]:
-                yield task, PointAnswer(failed_row(task.index, task.key, task.point, "the executor cancelled it", 0.0))
-            else:
-                own = {"index": task.index, "key": task.key, "point": task.point, "seconds": 0.1}
-                yield task, PointAnswer(Row.model_validate(own | {"status": state["status"]}))
+            failed = {"status": "failed", "reason": "the executor cancelled it", "seconds": 0.0}
+            result = failed if racks in state["failing"] else {"status": state["status"], "seconds": 0.1}
+            own = {"index": task.index, "key": task.key, "point": task.point}
+            yield task, PointAnswer(Row.model_validate(own | result))
 
     monkeypatch.setattr(sweep_run, "at_home", answers)
     return state

@@ -94,10 +94,11 @@ LETTER = {"strong": 7.6, "small": 5.9}  # units of a letter of 11, and of 9.5; f
 ROW = 15.0  # units: a row of a legend
 
 
-def el(tag: str, content: str = "", **attributes: str | float) -> str:
-    """Return one element; `cls` is its class, an underscore in a name is a dash."""
+def el(tag: str, content: str = "", tip: str = "", **attributes: str | float) -> str:
+    """Return one element; `tip` is shown as a tooltip, `cls` is its class, an underscore in a name is a dash."""
     named = {"class" if name == "cls" else name.replace("_", "-"): shown(x) for name, x in attributes.items()}
     text = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
+    content = (el("title", escape(tip)) if tip else "") + content
     return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 
@@ -106,37 +107,25 @@ def shown(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 
-def title(text: str) -> str:
-    """Return the SVG title of an element, which a browser shows as a tooltip."""
-    return el("title", escape(text)) if text else ""
-
-
 def rect(x: float, y: float, width: float, height: float, cls: str, tip: str = "") -> str:
     """Return a box."""
-    return el("rect", title(tip), x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
+    return el("rect", tip=tip, x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
 
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
     """Return a line of text; `anchor` is start, middle or end."""
-    style = {"cls": cls} if cls else {}
-    return el("text", escape(content), x=x, y=y, **style, text_anchor=anchor)
+    return el("text", escape(content), x=x, y=y, **({"cls": cls} if cls else {}), text_anchor=anchor)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", width: float = 0.0) -> str:
     """Return a straight line, as wide as its class says unless a width is given."""
-    style = {"stroke_width": width} if width else {}
-    return el("line", title(tip), x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
+    style: dict[str, Any] = {"stroke_width": width} if width else {}
+    return el("line", tip=tip, x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
 def path(points: list[tuple[float, float]], cls: str) -> str:
     """Return a polyline."""
     return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
-
-
-def drawing(height: float, alt: str, content: str) -> str:
-    """Return the picture with its description."""
-    box = f"0 0 {shown(WIDTH)} {shown(height)}"
-    return el("svg", title(alt) + content, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
 
 
 def width_of(content: str, cls: str = "") -> float:
@@ -150,16 +139,17 @@ def cut(content: str, room: float, cls: str = "") -> str:
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 
 
-def legend(shades: Mapping[str, str], top: float) -> tuple[str, float]:
-    """Write names behind their colours, as many a row as there is room for; return where the last row ends too."""
-    drawn, x, y = [], 0.0, top
-    for name, shade in shades.items():
+def drawing(height: float, alt: str, drawn: Sequence[str], shades: Mapping[str, str] | None = None) -> str:
+    """Return the picture with its description, and below it names behind their colours, as many a row as there fit."""
+    names, x, y = [], 0.0, height
+    for name, shade in (shades or {}).items():
         wide = 17 + width_of(name) + 10
         if x and x + wide > WIDTH:
             x, y = 0.0, y + ROW
-        drawn += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
+        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
         x += wide
-    return "".join(drawn), y + ROW if shades else top
+    box = f"0 0 {shown(WIDTH)} {shown(y + ROW if shades else height)}"
+    return el("svg", "".join([*drawn, *names]), alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
 
 
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_HEIGHT = 46.0, 12.0, 18.0, 170.0  # margins, and how high the lines may be
@@ -239,10 +229,9 @@ def curve(
         drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
-    tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
-    drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
-    names, end = legend({line.name: f"c{line.shade}" for line in lines} if len(lines) > 1 else {}, bottom + 37)
-    return drawing(end, alt, "".join(drawn) + names)
+    tip = f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}"
+    drawn.append(el("circle", tip=tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
+    return drawing(bottom + 37, alt, drawn, {x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else None)
 
 
 # Units: the height of a bar and from one to the next, of rows and of a waterfall; room above both.
@@ -295,8 +284,7 @@ def stacked(
             drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
-    names, end = legend(dict(list(named.items())[:MOST_NAMES]), TOP + len(rows) * STEP)
-    return drawing(end, alt, "".join(drawn) + names)
+    return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))
 
 
 def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[float], str]) -> str:
@@ -316,7 +304,7 @@ def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[fl
         if row + 1 < len(bars):
             x = FALL_LEFT + end * scale
             drawn.append(line(x, y + 1 + FALL_BAR, x, y + 1 + FALL_STEP, "line"))
-    return drawing(TOP + len(bars) * FALL_STEP, alt, "".join(drawn))
+    return drawing(TOP + len(bars) * FALL_STEP, alt, drawn)
 
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
@@ -350,8 +338,8 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     drawn.append(text(0, foot + 13, "stage 0"))
     if len(in_memory) > 1:
         drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
-    key, end = legend({name_of_part(name): shades[name] for name in named}, foot + 20)
-    return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
+    alt = f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}"
+    return drawing(foot + 20, alt, drawn, {name_of_part(name): shades[name] for name in named})
 
 
 # Units: room for names, the height of a bar, and from one to the next.
@@ -392,10 +380,9 @@ def schedule(name: str, layout: LayoutPlan) -> str:
         at = SCHEDULE_LEFT + mark * scale
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
-    names, end = legend({name: shade for name, shade in STAGE_SHADES.items() if name in used}, y + 20)
     which = f"stages {', '.join(map(str, chosen))} of {stages}"
     alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {which}"
-    return drawing(end, alt, "".join(drawn) + names)
+    return drawing(y + 20, alt, drawn, {name: shade for name, shade in STAGE_SHADES.items() if name in used})
 
 
 def pieces(layout: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:

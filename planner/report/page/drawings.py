@@ -21,8 +21,8 @@ from planner.instance.network import Wan
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import Link, WanPlan
-from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
+from planner.plan.plan_sections import WanPlan
+from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
@@ -44,49 +44,28 @@ Point = tuple[float, float]
 Lines = list[tuple[Point, Point]]
 
 
-@dataclass(frozen=True, slots=True)
 class DrawnTier:
     """The boxes of one tier in the part that is drawn, row by row from the bottom, and how many the site has."""
 
-    name: str
-    boxes: int
-    columns: int
-    total: int
-    notes: tuple[str, ...] = ()
-    ring: bool = False
-
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """Column and row of the boxes drawn."""
-        every = ((box % self.columns, box // self.columns) for box in range(self.boxes))
-        return [(column, row) for column, row in every if column < ACROSS and row < self.deep]
-
-    @property
-    def deep(self) -> int:
-        """Most rows drawn."""
-        return LEAVES_DEEP if self.name == "leaf" else DEEP
-
-    @property
-    def rows(self) -> int:
-        """Rows drawn."""
-        return min(self.deep, -(-self.boxes // self.columns))
-
-    @property
-    def pitch(self) -> Point:
-        """Units from box to box, across and up."""
-        return min(26.0, (RIGHT - LEFT) / min(self.columns, ACROSS)), max(2.5, min(BOX + 2, 66 / self.rows))
-
-    @property
-    def height(self) -> float:
-        """Units that the boxes take."""
-        return 2 * RING + BOX if self.ring else self.pitch[1] * self.rows
-
-    @property
-    def size(self) -> Point:
-        """Width and height of a box."""
-        if self.ring:
-            return (min(6.0, 4.0 * RING / len(self.cells)),) * 2
-        return self.pitch[0] * 0.75, self.pitch[1] * 0.75
+    def __init__(
+        self, name: str, boxes: int, columns: int, total: int, notes: tuple[str, ...] = (), *, ring: bool = False
+    ) -> None:
+        self.name, self.columns, self.ring = name, columns, ring
+        deep = LEAVES_DEEP if name == "leaf" else DEEP
+        every = ((box % columns, box // columns) for box in range(boxes))
+        self.cells = [(column, row) for column, row in every if column < ACROSS and row < deep]
+        # Units from box to box, across and up, that all boxes take, and of one box.
+        rows = min(deep, -(-boxes // columns))
+        self.pitch = min(26.0, (RIGHT - LEFT) / min(columns, ACROSS)), max(2.5, min(BOX + 2, 66 / rows))
+        self.height = 2 * RING + BOX if ring else self.pitch[1] * rows
+        self.size = self.pitch[0] * 0.75, self.pitch[1] * 0.75
+        if ring:
+            self.size = (min(6.0, 4.0 * RING / len(self.cells)),) * 2
+        # Lines of text on the tier, each with its style.
+        drawn = len(self.cells)
+        more = "all drawn" if drawn == total else f"{drawn:,} drawn, {total - drawn:,} more"
+        self.words = _styled(f"{total:,} {name if total == 1 else PLURAL[name]}", "strong")
+        self.words += [line for note in (more, *notes) for line in _styled(note, "small")]
 
     def middle(self, cell: tuple[int, int], top: float) -> Point:
         """Return the middle of a box, of a ring from its foot on, where the boxes begin at a height."""
@@ -97,22 +76,13 @@ class DrawnTier:
         left = (LEFT + RIGHT - wide * min(self.columns, ACROSS)) / 2
         return left + wide * (cell[0] + 0.5), top + self.height - high * (cell[1] + 0.5)
 
-    @property
-    def words(self) -> list[tuple[str, str]]:
-        """Lines of text on the tier, each with its style."""
-        drawn = len(self.cells)
-        more = "all drawn" if drawn == self.total else f"{drawn:,} drawn, {self.total - drawn:,} more"
-        name = self.name if self.total == 1 else PLURAL[self.name]
-        notes = [line for note in (more, *self.notes) for line in _styled(note, "small")]
-        return _styled(f"{self.total:,} {name}", "strong") + notes
-
 
 @dataclass(frozen=True, slots=True)
 class DrawnLinks:
     """The lines from a tier to the one above, the cables of each line, and the site's cables between the two tiers.
 
     `pairs` joins the row of boxes above with that below; `columns` boxes above each other; `hub` one point below with
-    all above, and `trunk` one point with one.
+    all above, and `trunk` one point with one; `inside` every two routers of a group.
     """
 
     shape: str
@@ -120,11 +90,6 @@ class DrawnLinks:
     each: int  # cables of a line
     gbps: float  # of a cable
     reached: int = ACROSS  # columns above that `pairs` reach
-
-    @property
-    def rate(self) -> float:
-        """Rate of a line in Gb/s."""
-        return self.each * self.gbps
 
     def words(self, above: DrawnTier, below: DrawnTier) -> list[tuple[str, str]]:
         """Lines of text on the links between two tiers, each with its style."""
@@ -137,6 +102,10 @@ class DrawnLinks:
     def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
         """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
         (high, high_top), (low, low_top) = above, below
+        if self.shape == "inside":  # where they are many, those of one router
+            first, *others = points = [high.middle(cell, high_top) for cell in high.cells]
+            few = len(points) * len(others) <= 2 * MANY
+            return list(combinations(points, 2)) if few else [(first, other) for other in others]
         foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
         tops = [(high.middle(box, high_top)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
         if high.ring:
@@ -160,7 +129,7 @@ class DrawnLinks:
             lines = min(self.reached, len(above.cells)) * below.columns
             crossing = 2 * pitch / below.columns if lines <= MANY else WIDTH  # half way all lines are side by side
             pitch = min(pitch, below.pitch[0], crossing)
-        return min(WIDEST, FREE[self.shape] * pitch) / math.sqrt(self.rate)
+        return min(WIDEST, FREE[self.shape] * pitch) / math.sqrt(self.each * self.gbps)
 
 
 def fabric_svg(built: BuiltFabric) -> Iterator[str]:
@@ -181,9 +150,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
             stated = f"{level.switches:,} {level.name} switches are stated"
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
     tiers, links = _tiers(built), _links(built)
-    cables = counted(sum(stage.count for stage in stages(built.design)), "cable")
-    head = f"{built.site}: {_switches(built)}, {cables}"
-    drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(built), "small", WIDTH)], 0)
+    drawn, y = _written(_heading(built), 0)
     tops, y = list[float](), y + GAP
     for tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
         tops.append(y + GAP)
@@ -195,45 +162,44 @@ def fabric_tiers(built: BuiltFabric) -> str:
             drawn, y = drawn + words, max(y + FAN, foot)
     at = list(zip(tiers, tops, strict=True))
     scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))
-    lines = [_lines(link.between(*ends), link, scale) for link, *ends in zip(links, at, at[1:], strict=False)]
-    inside = DrawnLinks("pairs", 0, built.design.leaf_bundle, built.switch.port_gbps)
-    lines += [_lines(_inside(*leaf), inside, scale) for leaf in at if leaf[0].ring]
+    inside = DrawnLinks("inside", 0, built.design.leaf_bundle, built.switch.port_gbps)
+    drawn_links = [*zip(links, at, at[1:], strict=False), *((inside, leaf, leaf) for leaf in at if leaf[0].ring)]
+    lines = []
+    for link, upper, lower in drawn_links:
+        shape = "".join(
+            f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in link.between(upper, lower)
+        )
+        rate = link.each * link.gbps
+        tip = f"{counted(link.each, 'cable')}, {amount(rate)} Gb/s each way"
+        width = f"{max(THINNEST, scale * math.sqrt(rate)):.2f}"
+        lines.append(el("path", tip=tip, d=shape, cls="link", stroke_width=width))
     names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
     for tier, top in at:
         wide, high = tier.size
         corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-        boxes.append(el("path", title(PLURAL[tier.name]), d=shape, cls=SHADES.get(tier.name, "c4")))
-    parts = [*_frames(built, at), *lines, *boxes, *drawn]
-    return drawing(y, f"Fabric of {built.site}: {names}", "".join(parts))
+        boxes.append(el("path", tip=PLURAL[tier.name], d=shape, cls=SHADES.get(tier.name, "c4")))
+    return drawing(y, f"Fabric of {built.site}: {names}", [*_frames(built, at), *lines, *boxes, *drawn])
 
 
-def _switches(built: BuiltFabric) -> str:
-    """Write the switches of all tiers, each model with its count where there are several."""
-    of = Counter[str]()
+def _heading(built: BuiltFabric) -> list[tuple[str, str]]:
+    """Return lines of text on the switches, each model with its count where there are several, and the part drawn."""
+    design, of = built.design, Counter[str]()
     for tier, model in zip(built.fabric.tiers, built.fabric.models, strict=True):
         of[model] += tier.switches
-    every = counted(built.fabric.switches, "switch")
-    if len(of) == 1:
-        return f"{every} of {built.fabric.boxes}"
-    return f"{every} ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
-
-
-def _part(built: BuiltFabric) -> str:
-    design = built.design
-    reported = "Drawn: the racks of one leaf domain"
-    reported += f", one {_pod(built)} of {design.pods:,}" if design.pods > 1 else ""
-    reported += f", one zone of {design.zones:,}" if design.zones > 1 else ""
-    return reported + (f", of one of {design.networks:,} networks side by side" if design.networks > 1 else "")
-
-
-def _pod(built: BuiltFabric) -> str:
-    return "group" if built.design.grouped else "pod"
+    models = f" ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
+    switches = counted(built.fabric.switches, "switch") + (f" of {built.fabric.boxes}" if len(of) == 1 else models)
+    cables = counted(sum(stage.count for stage in stages(design)), "cable")
+    part = "Drawn: the racks of one leaf domain"
+    part += f", one {'group' if design.grouped else 'pod'} of {design.pods:,}" if design.pods > 1 else ""
+    part += f", one zone of {design.zones:,}" if design.zones > 1 else ""
+    part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
+    return _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
 
 
 def _tiers(built: BuiltFabric) -> list[DrawnTier]:
-    design, counts, word, grouped = built.design, switch_counts(built.design), _pod(built), built.design.grouped
+    design, counts, word = built.design, switch_counts(built.design), "group" if built.design.grouped else "pod"
     rails, domains = min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains)
     if design.single:
         rails, domains = 1, 1
@@ -241,7 +207,9 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     ring = isinstance(design, Dragonfly) and not design.spines
     if isinstance(design, Dragonfly) and ring:
         of_pod.append(f"{counted(design.local_links, 'cable')} inside groups")
-    blocks = {"leaf": of_pod + _more(design.pods, word), "core": _more(design.zones, "zone")}
+    blocks = {"leaf": of_pod, "core": list[str]()}
+    for name, count, noun in (("leaf", design.pods, word), ("core", design.zones, "zone")):
+        blocks[name] += [f"x {counted(count - 1, f'more {noun}')}"] if count > 1 else []
     racks = min(design.domain_racks, design.racks)
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
     own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
@@ -256,8 +224,8 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
         if shared.get(tier.name):
             columns = _columns(drawn)
         notes = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ()))
-        tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring and tier.name == "leaf"))
-    if grouped and design.pods > 1:
+        tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring=ring and tier.name == "leaf"))
+    if design.grouped and design.pods > 1:
         others = design.pods - 1
         tiers.append(DrawnTier(OTHERS, others, _columns(others), others, ("every two joined",)))
     if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
@@ -269,10 +237,6 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
 def _columns(boxes: int) -> int:
     """Return how many boxes of a list are side by side, in rows of one length."""
     return -(-boxes // -(-boxes // ACROSS))
-
-
-def _more(count: int, word: str) -> list[str]:
-    return [f"x {counted(count - 1, f'more {word}')}"] if count > 1 else []
 
 
 def _links(built: BuiltFabric) -> list[DrawnLinks]:
@@ -298,19 +262,6 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
     if design.wan_ports:
         links.append(DrawnLinks("trunk", design.wan_gateway_links, design.wan_ports, gbps))
     return links[::-1]
-
-
-def _inside(tier: DrawnTier, top: float) -> Lines:
-    """Return the lines between every two routers of a group, where they are many those of one of them."""
-    first, *others = points = [tier.middle(cell, top) for cell in tier.cells]
-    return list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, one) for one in others]
-
-
-def _lines(ends: Lines, links: DrawnLinks, scale: float) -> str:
-    shape = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
-    width = max(THINNEST, scale * math.sqrt(links.rate))
-    tip = f"{counted(links.each, 'cable')}, {amount(links.rate)} Gb/s each way"
-    return el("path", title(tip), d=shape, cls="link", stroke_width=f"{width:.2f}")
 
 
 def _frames(built: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
@@ -357,22 +308,21 @@ def albers(latitude: float, longitude: float) -> Point:
     return rho * math.sin(theta), radius(math.radians(US_CENTRE[0])) - rho * math.cos(theta)
 
 
-def in_us(latitude: float, longitude: float) -> bool:
-    """Return whether a place belongs on a map of the 48 states."""
-    return US_SOUTH <= latitude <= US_NORTH and US_WEST <= longitude <= US_EAST
+def projected(places: Sequence[Point]) -> tuple[list[Point], bool]:
+    """Return x and y of places (latitude, longitude), and whether all belong on a map of the 48 states.
 
-
-def flat(places: Sequence[Point]) -> list[Point]:
-    """Return x and y of places anywhere, equirectangular about their mean latitude (Snyder 1987, (12-1) and (12-2))."""
+    Places elsewhere are equirectangular about their mean latitude (Snyder 1987, (12-1) and (12-2)).
+    """
+    if all(US_SOUTH <= y <= US_NORTH and US_WEST <= x <= US_EAST for y, x in places):
+        return [albers(*place) for place in places], True
     scale = math.cos(math.radians(sum(place[0] for place in places) / len(places)))
-    return [(math.radians(place[1]) * scale, math.radians(place[0])) for place in places]
+    return [(math.radians(place[1]) * scale, math.radians(place[0])) for place in places], False
 
 
 MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii of sites
 MAX_HEIGHT = 340.0  # units: a map of places in a column stays on one screen
 THIN, THICK = 1.4, 4.5  # units: of a span with the fewest and the most wavelengths
 MAX_NAMES = 24  # places without a site; of more none is named, since names would cover the map
-MapLines = list[list[Point]]
 
 
 def outline() -> dict[str, list[list[list[float]]]]:
@@ -381,23 +331,12 @@ def outline() -> dict[str, list[list[list[float]]]]:
     return {name: data[name] for name in ("outline", "borders")}
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A map without anything on it yet: where each place lies, the land under it, and how high it is."""
-
-    at: dict[str, Point]
-    land: tuple[str, ...]
-    height: float
-    in_us: bool
-
-
-def chart(places: Mapping[str, Point]) -> Chart:
-    """Return the map of places (latitude, longitude), on the outline of the US where all of them lie within it."""
-    on_outline = all(in_us(*place) for place in places.values())
-    points = [albers(*place) for place in places.values()] if on_outline else flat(list(places.values()))
-    land: dict[str, MapLines] = {"outline": [], "borders": []}
+def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str], float, bool]:
+    """Return where places (latitude, longitude) lie, the land under them, the height, and whether that is the US."""
+    points, on_outline = projected(list(places.values()))
+    land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
     if on_outline:
-        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
+        land = {name: [[albers(y, x) for y, x in part] for part in outline()[name]] for name in land}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
     scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
@@ -409,7 +348,7 @@ def chart(places: Mapping[str, Point]) -> Chart:
     drawn = [path([at(point) for point in part], "border") for part in land["borders"]]
     drawn += [path([at(point) for point in part], "coast") for part in land["outline"]]
     by_name = {name: at(point) for name, point in zip(places, points, strict=True)}
-    return Chart(by_name, tuple(drawn), tall * scale + 2 * MARGIN, on_outline)
+    return by_name, drawn, tall * scale + 2 * MARGIN, on_outline
 
 
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
@@ -419,74 +358,57 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     fibre = plan.instance.wan if plan.wan else None
     meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
     cities = {node.id: (node.latitude, node.longitude) for node in meets}
-    canvas = chart({**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}})
-    drawn, names = list(canvas.land), list[Label]()
+    at, drawn, height, in_us = _base_map({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
+    spoken: list[tuple[str, str, str]] = []  # what is written half way between two places
     if plan.wan and fibre:
-        drawn += _spans(canvas, plan.wan, fibre)
-        drawn += [dot(name, canvas.at[name], 1.6) for name in cities]
+        drawn += _spans(at, plan.wan, fibre)
+        drawn += [_dot(name, at[name], 1.6) for name in cities]
         spans = {edge.id: edge for edge in plan.wan.edges}
-        gradients = [demand for demand in plan.wan.demands if demand.priority == 0]
-        for route in (route for demand in gradients for route in demand.routes[:1]):
+        for route in (demand.routes[0] for demand in plan.wan.demands if demand.priority == 0 and demand.routes):
             if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
-                far = f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"
-                names.append(_between(canvas, edge.a, edge.b, far))
+                spoken.append((edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
     else:
-        drawn += [line(*canvas.at[corridor.a], *canvas.at[corridor.b], "line") for corridor in grid.lines]
+        drawn += [line(*at[corridor.a], *at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
-            drawn.append(line(*_end(canvas, link, link.a), *_end(canvas, link, link.b), "wan"))
-            far = f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"
-            names.append(_between(canvas, link.a, link.b, far))
+            for end in (link.a, link.b):
+                if end not in at:
+                    problem = f"wan.links: {link.a} - {link.b}: {end!r} is no site of the plan"
+                    raise InputError(f"{problem}; see what `planner check` says of the plan")
+            drawn.append(line(*at[link.a], *at[link.b], "wan"))
+            spoken.append((link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
+    names = [Label(((at[a][0] + at[b][0]) / 2, (at[a][1] + at[b][1]) / 2), 0.0, far, "small") for a, b, far in spoken]
     open_at = {site.id for site in sites}
-    for node in grid.nodes:
-        if node.id not in open_at:
-            size, cls = (2.8, "candidate") if node.site else (1.6, "node")
-            drawn.append(dot(node.id, canvas.at[node.id], size, cls))
+    others = [node for node in grid.nodes if node.id not in open_at]
+    drawn += [_dot(x.id, at[x.id], *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others]
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
-        drawn.append(el("circle", cx=canvas.at[site.id][0], cy=canvas.at[site.id][1], r=radius, cls="site"))
-        names.insert(0, Label(canvas.at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
-    others = [node.id for node in grid.nodes if node.site and node.id not in open_at]
-    if len(others) <= MAX_NAMES:
-        names += [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others]
+        drawn.append(el("circle", cx=at[site.id][0], cy=at[site.id][1], r=radius, cls="site"))
+        names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
+    candidates = [node.id for node in others if node.site]
+    if len(candidates) <= MAX_NAMES:
+        names += [Label(at[name], 2.8, name, "small", must=False) for name in candidates]
     places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
-    return drawing(canvas.height, alt, "".join([*drawn, labels(names, canvas.height)])), canvas.in_us
+    return drawing(height, alt, [*drawn, labels(names, height)]), in_us
 
 
-def dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
-    """Draw a node of a network."""
-    return el("circle", title(name), cx=at[0], cy=at[1], r=radius, cls=cls)
+def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
+    return el("circle", tip=name, cx=at[0], cy=at[1], r=radius, cls=cls)
 
 
-def _end(drawing: Chart, link: Link, end: str) -> Point:
-    if end not in drawing.at:
-        remedy = "see what `planner check` says of the plan"
-        raise InputError(f"wan.links: {link.a} - {link.b}: {end!r} is no site of the plan; {remedy}")
-    return drawing.at[end]
-
-
-def at_work(wan: WanPlan) -> frozenset[str]:
-    """Return the spans that routes use while nothing is cut."""
-    return frozenset(name for demand in wan.demands for route in demand.routes for name in route.edges)
-
-
-def _spans(drawing: Chart, wan: WanPlan, fibre: Wan) -> Iterator[str]:
+def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
     """Draw dark spans thin, and lit ones as thick as their wavelengths, dashed where no route uses them until a cut."""
     lit = {edge.id for edge in wan.edges}
     for span in fibre.fibre_edges:
         if span.name not in lit:
-            yield line(*drawing.at[span.a], *drawing.at[span.b], "line", f"{span.name}: not lit")
-    used, most = at_work(wan), max((edge.wavelengths for edge in wan.edges), default=1) or 1
+            yield line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit")
+    used = {name for demand in wan.demands for route in demand.routes for name in route.edges}
+    most = max((edge.wavelengths for edge in wan.edges), default=1) or 1
     for edge in sorted(wan.edges, key=lambda edge: edge.id in used):
         tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
         cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
-        yield line(*drawing.at[edge.a], *drawing.at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most)
-
-
-def _between(drawing: Chart, start: str, end: str, content: str) -> "Label":
-    (x1, y1), (x2, y2) = drawing.at[start], drawing.at[end]
-    return Label(((x1 + x2) / 2, (y1 + y2) / 2), 0.0, content, "small")
+        yield line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most)
 
 
 @dataclass(frozen=True, slots=True)

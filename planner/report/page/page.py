@@ -14,7 +14,7 @@ from planner.physics.plan_physics import layout_faults
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
-from planner.physics.training import step_prediction
+from planner.physics.training import step, step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
@@ -23,7 +23,7 @@ from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import curve_lines
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent, status_of
-from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
+from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
 from planner.report.statements.verdict import USED
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.units import amount, counted, duration, memory, money, percent, power, short
@@ -81,9 +81,9 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)
+        alike.setdefault(tuple(cells), []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = []
@@ -98,16 +98,27 @@ def where(plan: Plan) -> Shown:
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
     """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
-    drawn: dict[str, float] = {}
-    for site in plan.sites.sites if plan.sites else ():
+    sites, drawn = plan.sites.sites if plan.sites else (), dict[str, float]()
+    taken = {site.id for site in sites}
+    for site in sites:
         drawn[site.balancing_authority] = drawn.get(site.balancing_authority, 0.0) + site.facility_mw
-    taken = {site.id for site in plan.sites.sites} if plan.sites else set()
+    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    racks = rules.min_site_modules * hardware.racks_per_module
+    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     for node in grid.nodes:
-        if node.site and node.id not in taken:
-            limits = dict(_limits(plan, grid, node, drawn))
-            name = min(limits, key=lambda name: limits[name], default="")
-            most = limits.get(name, float("inf"))
-            yield most, node.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, node, most)
+        if not node.site or node.id in taken:
+            continue
+        limits = dict(_limits(plan, grid, node, drawn))
+        name = min(limits, key=lambda name: limits[name], default="")
+        most = limits.get(name, float("inf"))
+        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+        if within is not None and node.ready_months > within:
+            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
+        elif most < least * (1 - 1e-9):
+            why = f"too little: a site takes {power(least)} or more"
+        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
+            why = f"{counted(rules.max_sites, 'site')} at most"
+        yield most, node.id, amount(most) if limits else "not limited", name or "-", why
 
 
 def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
@@ -123,19 +134,6 @@ def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float])
             yield "interconnect", usable / rule.share
     if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in soft:
         yield "land for cooling", node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
-
-
-def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
-    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
-    if within is not None and node.ready_months > within:
-        return f"ready in {node.ready_months:g} months, asked for within {within:g}"
-    racks = rules.min_site_modules * hardware.racks_per_module
-    least = None if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
-    if least is not None and most < least * (1 - 1e-9):
-        return f"too little: a site takes {power(least)} or more"
-    if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
-        return f"{counted(rules.max_sites, 'site')} at most"
-    return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 
 
 def schedules(plan: Plan) -> Shown:
@@ -154,10 +152,9 @@ def schedules(plan: Plan) -> Shown:
 def memory_of_stages(plan: Plan) -> Shown:
     """Show the memory of the stages of the layout against HBM."""
     layout = plan.layout
-    machine = None if layout is None else machine_of(plan)  # a fabric alone has none
-    if layout is None or machine is None or list(layout_faults(layout)):
+    if layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(layout)):
         return
-    sizes = step_prediction.stage_bytes(machine, read_strategy(layout.model_dump()))
+    sizes = step_prediction.stage_bytes(step.machine_of(plan.instance), read_strategy(layout.model_dump()))
     parts = {name: size.tolist() for name, size in sizes.items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory = []
@@ -265,11 +262,7 @@ def stops(plan: Plan) -> Shown:
         for index, curve in enumerate(curves):
             way = "elastic" if curve.recovery == "elastic" else f"{curve.recovery.replace('-', ' ')}, {curve.target}"
             lines.append(charts.ChartLine(way, list(zip(curve.seconds, curve.share, strict=True)), index))
-
-        def mark(seconds: float) -> str:
-            return duration(seconds).replace(".0 ", " ")  # without decimals that are zero
-
-        x_axis = charts.ChartAxis("between checkpoints", mark, TIMES, log=True)
+        x_axis = charts.ChartAxis("between checkpoints", lambda x: duration(x).replace(".0 ", " "), TIMES, log=True)
         alt = f"Time that trains by checkpoint interval: the plan has {percent(useful)} at {duration(seconds)}"
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
@@ -438,6 +431,13 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     first = [statement for statement in reported if statement.first]
+    # Purchase, sites, price, days and proof of the first screen, in one sentence.
+    own = [
+        fact for fact in first if fact.topic == "verdict" and not fact.instead and fact.kind in ("verdict", "choice")
+    ]
+    texts = [fact.text for fact in sorted(own, key=lambda fact: fact.kind == "verdict")]
+    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
+    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
@@ -445,7 +445,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": in_one_sentence(first),
+        "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
         "instead": [statement.text for statement in first if statement.instead],
         "headlines": list(headlines(plan)),
         "lists": [
@@ -466,16 +466,6 @@ def _on_purchase(statement: Statement) -> bool:
 def _on_page(statement: Statement) -> str:
     """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
     return statement.text.replace("(--verbose)", "(below, in full)")
-
-
-def in_one_sentence(first: Sequence[Statement]) -> str:
-    """Join purchase, sites, price, days and proof of the first screen."""
-    own = [statement for statement in first if statement.topic == "verdict" and not statement.instead]
-    parts = [statement for statement in own if statement.kind in ("verdict", "choice")]
-    texts = [statement.text for statement in sorted(parts, key=lambda statement: statement.kind == "verdict")]
-    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
-    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
-    return "; ".join([*sentences[:1], *rest]) + "." * bool(sentences)
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:

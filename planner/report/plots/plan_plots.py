@@ -1,15 +1,15 @@
 """Pictures of one plan on matplotlib axes, and the staircase of money against days."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
-from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
+from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine
-from planner.report.page.drawings import albers, flat, in_us
+from planner.report.page.drawings import projected
 from planner.report.plots.sweep_plot import COLOURS, PlotRequest, Point, name_axes, picture_of
 from planner.report.plots.sweep_rows import plain
 from planner.units import amount, counted, money, power
@@ -26,16 +26,17 @@ LARGEST = 400.0  # square points of the largest site
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the parts of a training step, in seconds, the longest first."""
-    metrics = _section(plan, "layout", plan.layout).metrics
+    layout, axes = _begun(plan, "layout", plan.layout, ax)
+    metrics = layout.metrics
     parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
-    axes = _bars(_axes(ax), parts, "seconds of a step", "{:.3g} s".format)
     axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
-    return axes
+    return _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the memory of the fullest GPU by part, in GB, with the limit as a line."""
-    metrics, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
+    layout, axes = _begun(plan, "layout", plan.layout, ax)
+    metrics, left = layout.metrics, 0.0
     parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
     for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(name)} {size:.1f}")
@@ -51,18 +52,16 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the capital by part, in dollars, the dearest first."""
-    parts = _section(plan, "cost", plan.cost).capex_usd
-    axes = _bars(_axes(ax), parts, "USD", money)
-    axes.set_title(f"{plan.instance.name}: {money(sum(parts.values()))} of capital")
-    return axes
+    cost, axes = _begun(plan, "cost", plan.cost, ax)
+    axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
+    return _bars(axes, cost.capex_usd, "USD", money)
 
 
 def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the sites on a map, each as large as its power, with the links between them."""
-    section, axes = _section(plan, "sites", plan.sites), _axes(ax)
+    section, axes = _begun(plan, "sites", plan.sites, ax)
     sites = section.sites
-    places = [(site.latitude, site.longitude) for site in sites]
-    points = [albers(*place) for place in places] if all(in_us(*place) for place in places) else flat(places)
+    points, _ = projected([(site.latitude, site.longitude) for site in sites])
     at = dict(zip((site.id for site in sites), points, strict=True))
     for link in section.links:
         (x0, y0), (x1, y1) = at[link.a], at[link.b]
@@ -79,19 +78,16 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     return axes
 
 
-def _section(plan: Plan, name: str, section: Section | None) -> Section:
+def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") -> tuple[Section, "Axes"]:
+    """Return a section of a plan with the axes to draw it on. InputError: the plan has none, or no matplotlib."""
     if section is None:
         raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
-    return section
-
-
-def _axes(ax: "Axes | None") -> "Axes":
     if ax is not None:
-        return ax
+        return section, ax
     with needed("plot", "matplotlib", "plot"):
         from matplotlib import pyplot
     axes: Any = pyplot.subplots(layout="constrained")[1]
-    return axes
+    return section, axes
 
 
 def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
@@ -112,36 +108,26 @@ BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
 
 
-def plan_corners(curve: Curve) -> list[Point]:
-    """Return the corners of the days that plans reach for some money: a plan's days last until the next one's money."""
-    corners: list[Point] = []
-    for point in curve.points:
-        if corners:
-            corners.append((point.capital_usd, corners[-1][1]))
-        corners.append((point.capital_usd, point.days_to_train))
-    if corners:
-        most = curve.most_usd or MARGIN * corners[-1][0]
-        corners.append((max(most, corners[-1][0]), corners[-1][1]))
-    return corners
-
-
-def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
-    """Return the corners of the proven days over money; a bound for some capital holds for less too."""
-    proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
-    for point in reversed(points):
-        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
-        if days > 0:
-            proven.append((point.capital_usd, days))
-    corners: list[Point] = []
-    for usd, days in reversed(proven):
-        corners += [(corners[-1][0] if corners else points[0].capital_usd / MARGIN, days), (usd, days)]
-    return corners
-
-
 def curve_lines(curve: Curve) -> list[ChartLine]:
-    """Return the lines that a curve is drawn as: the days that plans reach, and those that are proven, where known."""
-    every = ChartLine("plans", plan_corners(curve), 0), ChartLine(BELOW, bound_corners(curve.points), 1)
-    return [line for line in every if line.points]
+    """Return the lines that a curve is drawn as: the days that plans reach for some money, and those that are proven.
+
+    A plan's days last until the next one's money; a bound for some capital holds for less too.
+    """
+    reached: list[Point] = []
+    for point in curve.points:
+        reached += [(point.capital_usd, reached[-1][1])] if reached else []
+        reached.append((point.capital_usd, point.days_to_train))
+    if reached:
+        most = curve.most_usd or MARGIN * reached[-1][0]
+        reached.append((max(most, reached[-1][0]), reached[-1][1]))
+    proven: list[Point] = []  # money, and days of every plan of at most that money; the dearest first
+    for point in reversed(curve.points):
+        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
+        proven += [(point.capital_usd, days)] if days > 0 else []
+    bounds: list[Point] = []
+    for usd, days in reversed(proven):
+        bounds += [(bounds[-1][0] if bounds else curve.points[0].capital_usd / MARGIN, days), (usd, days)]
+    return [line for line in (ChartLine("plans", reached, 0), ChartLine(BELOW, bounds, 1)) if line.points]
 
 
 def staircase(curve: Curve, name: str, form: str) -> bytes:

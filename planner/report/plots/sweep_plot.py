@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,6 @@ from planner.units import counted, short
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
@@ -44,19 +44,6 @@ class Band:
     first: float
     last: float
     value: str
-
-
-def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> list[Row]:
-    """Return for each x the row of smallest (or largest) y, whose decisions the strip shows, by ascending x."""
-    best: dict[float, tuple[float, Row]] = {}
-    for row in rows:
-        at, value = number(row, x), number(row, y)
-        if at is None or value is None:
-            continue
-        rank = -value if largest else value
-        if at not in best or rank < best[at][0]:
-            best[at] = (rank, row)
-    return [best[at][1] for at in sorted(best)]
 
 
 def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
@@ -234,24 +221,41 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
-    """Return the best plan for each x."""
-    largest = request.senses is not None and request.senses[1] == "max"
-    return best_by_x([row for row in rows if planned(row)], request.x, request.y, largest=largest)
+    """Return for each x the plan of smallest y (or largest, as asked), whose decisions the strip shows, by x."""
+    sign = -1.0 if request.senses is not None and request.senses[1] == "max" else 1.0
+    best: dict[float, tuple[float, Row]] = {}
+    for row in rows:
+        at, value = number(row, request.x), number(row, request.y)
+        if planned(row) and at is not None and value is not None and (at not in best or sign * value < best[at][0]):
+            best[at] = (sign * value, row)
+    return [best[at][1] for at in sorted(best)]
 
 
 def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     """Name and scale the axes of a plot, with the x axis below its strip, or below itself."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatter
+
+    class LogTicks(LogFormatter):  # type: ignore[misc]
+        """The name of a tick of a logarithmic axis that has space for it, in the unit of its figure, or nothing."""
+
+        def __init__(self, name: Callable[[float], str]) -> None:
+            super().__init__(minor_thresholds=(1.5, 0.6))
+            self.name = name
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return self.name(x) if super().__call__(x, pos) else ""
 
     if "x" in request.log:
         main.set_xscale("log")
     if "y" in request.log:
         main.set_yscale("log")
     for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
+        name = partial(tick, path)
         if log:
-            _name_log_ticks(axis, path)
+            axis.set_major_formatter(LogTicks(name))
+            axis.set_minor_formatter(LogTicks(name))
         else:
-            axis.set_major_formatter(FuncFormatter(lambda value, _, own=path: tick(own, value)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _, name=name: name(value)))
     for axes in (main, below):
         axes.tick_params(which="both", length=3.0, pad=3.5)
     if below is not main:
@@ -263,20 +267,6 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     main.set_axisbelow(True)
 
 
-def _name_log_ticks(axis: "Axis", path: str) -> None:
-    """Name those ticks of a logarithmic axis that have space for it, in the unit of its figure."""
-    from matplotlib.ticker import LogFormatter
-
-    class LogTicks(LogFormatter):  # type: ignore[misc]
-        """The name of a tick, or nothing."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return tick(path, x) if super().__call__(x, pos) else ""
-
-    for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
-        set_formatter(LogTicks(minor_thresholds=(1.5, 0.6)))
-
-
 def tick(path: str, value: float) -> str:
     """Return the name of a tick; only money carries its unit there."""
     return quantity(path, value) if "usd" in path else short(value)
@@ -284,22 +274,31 @@ def tick(path: str, value: float) -> str:
 
 def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
     plans = [(number(row, request.x), number(row, request.y), row) for row in rows if planned(row)]
-    points = [(x, y, row) for x, y, row in plans if x is not None and y is not None]
-    heading, color = None, request.color
+    points = [((x, y), row) for x, y, row in plans if x is not None and y is not None]
+    color = request.color
     if color is None:
         name = "on the frontier" if request.senses else "plans"
-        _group(axes, [(x, y) for x, y, _ in points], request, COLOURS[0], name)
-    elif shades is None:
-        _scale(axes, points, request, color)
-    else:
-        heading = label(color)
+        _group(axes, [point for point, _ in points], request, COLOURS[0], name)
+    elif shades is not None:
         for value, shade in shades.items():
-            group = [(x, y) for x, y, row in points if row.get(color) == value]
+            group = [point for point, row in points if row.get(color) == value]
             _group(axes, group, request, shade, quantity(color, value))
+    elif coloured := [(point, value) for point, row in points if (value := number(row, color)) is not None]:
+        places, scale = zip(*coloured, strict=True)
+        if request.senses is not None:
+            xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
+            axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
+        dots = axes.scatter(*zip(*places, strict=True), c=scale, s=18, cmap="viridis", zorder=3)
+        bar = axes.inset_axes((1.02, 0, 0.03, 1))
+        axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
+    else:
+        problem = f"has more than {len(COLOURS)} values and they are no numbers"
+        raise InputError(f"--color {color}: {problem}; choose another path")
     _without_plan(axes, rows, request, len(plans) - len(points))
     handles, names = axes.get_legend_handles_labels()
     if handles:
         sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
+        heading = None if color is None or shades is None else label(color)
         axes.legend(handles, names, title=heading, edgecolor="none", loc="best", **sizes)
 
 
@@ -316,21 +315,6 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
         axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
     xs, ys = zip(*(points[i] for i in front), strict=True)
     axes.plot(xs, ys, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
-
-
-def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: PlotRequest, color: str) -> None:
-    coloured = [((x, y), shade) for x, y, row in points if (shade := number(row, color)) is not None]
-    if not coloured:
-        problem = f"has more than {len(COLOURS)} values and they are no numbers"
-        raise InputError(f"--color {color}: {problem}; choose another path")
-    places = [point for point, _ in coloured]
-    if request.senses is not None:
-        xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
-        axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
-    shades = [shade for _, shade in coloured]
-    dots = axes.scatter(*zip(*places, strict=True), c=shades, s=18, cmap="viridis", zorder=3)
-    bar = axes.inset_axes((1.02, 0, 0.03, 1))
-    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
 
 
 def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
@@ -358,24 +342,20 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     # A row without a plan has its reason in place of the status.
     ends = [str(row["status"]) if planned(row) else why_none(row) for row in in_order]
     cells = [(*own, end) for own, end in zip(figures, ends, strict=True)]
+    found = [(y, row) for row in rows if planned(row) and (y := number(row, request.y)) is not None]
+    verdict = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
+    if found:
+        most = request.senses is not None and request.senses[1] == "max"
+        _, best = (max if most else min)(found, key=lambda item: item[0])
+        value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
+        of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+        verdict += f"; {'most' if most else 'least'} {of}: {value}, at {along} {at}"
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
-        verdict=_sweep_verdict(rows, request),
+        verdict=f"{verdict}.",
         changes=[
             (facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets_of(rows, request.facet)
         ],
         svg=svg[svg.index("<svg") :].replace("<svg", described, 1),
         points=PageTable("Every point of the sweep", (*map(label, paths), "status"), cells, ("status",)),
     )
-
-
-def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
-    found = [(y, row) for row in rows if planned(row) and (y := number(row, request.y)) is not None]
-    count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
-    if not found:
-        return f"{count}."
-    most = request.senses is not None and request.senses[1] == "max"
-    _, best = (max if most else min)(found, key=lambda item: item[0])
-    value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
-    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
-    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."

@@ -45,8 +45,7 @@ def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
-    text = f"Buys {bought}{at} for {money(cost.total_usd)}{of}."
-    yield Statement("choice", "verdict", text, True)
+    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
 
 
 def _drawn(mw: float) -> str:
@@ -106,7 +105,9 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
 
 def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
     """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
-    for demand in [demand for demand in design.demands if demand.priority == 0]:
+    gradients = [demand for demand in design.demands if demand.priority == 0]
+    others = [demand for demand in design.demands if demand.priority]
+    for demand in gradients:
         route, backup = demand.routes[0], ""
         if route.backup_rtt_ms is not None:
             backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {(route.backup_gbps or 0) / 1e3:,.1f} Tbps"
@@ -116,8 +117,10 @@ def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
     waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
     form = f"; exchange by {design.exchange}" if design.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(design.edges), 'span')}"
-    yield Statement("choice", "wan", f"{lit}, {money(design.capex_usd)}{form}; survives {_survives(design)}", True)
-    others = [demand for demand in design.demands if demand.priority]
+    shared = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(design.shared_nodes.items()))
+    survives = "any one span cut" if design.protection == "one_cut" else "no cut"
+    survives += f", but not the loss of a node that a route and its backup share: {shared}" if shared else ""
+    yield Statement("choice", "wan", f"{lit}, {money(design.capex_usd)}{form}; survives {survives}", True)
     for name in dict.fromkeys(demand.name for demand in others):
         own = [demand for demand in others if demand.name == name]
         asked, missing = sum(demand.requested_gbps for demand in own), sum(demand.missing_gbps for demand in own)
@@ -128,12 +131,6 @@ def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
             full = ", ".join(sorted({edge for demand in own for edge in demand.saturated_edges}))
             why = f"full: {full}" if full else "there is no route"
             yield Statement("warning", "wan", f"{text}; {why}", True)
-
-
-def _survives(wan: WanPlan) -> str:
-    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(wan.shared_nodes.items()))
-    but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
-    return f"{'any one span cut' if wan.protection == 'one_cut' else 'no cut'}{but}"
 
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
@@ -159,26 +156,24 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
     if any(fabric.p2p_seconds for _, fabric in by_site):
         yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:
-        yield from _site_fabric(site, fabric)
-
-
-def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
-    planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
-    takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
-    wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
-    racks = f"{counted(fabric.leaf_domain_racks, 'rack')} in a leaf domain{wired}"
-    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
-    sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
-    yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
-    if fabric.shared_links:
-        worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
-        link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
-        text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
-        yield Statement("figure", "fabric", text)
-    if (gateway := fabric.wan_gateway) is not None:
-        ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
-        text = f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
-        yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
+        planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
+        takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
+        wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
+        racks = f"{counted(fabric.leaf_domain_racks, 'rack')} in a leaf domain{wired}"
+        yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
+        sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
+        yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
+        if fabric.shared_links:
+            worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
+            links = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
+            take = f"the {links} take {_over(worst.together_slowdown)}"
+            yield Statement("figure", "fabric", f"{site}: where the schedule lets sends and rings meet, {take}")
+        if (gateway := fabric.wan_gateway) is not None:
+            ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
+            text = (
+                f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
+            )
+            yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:
@@ -261,7 +256,6 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     yield Statement("verdict", "verdict", text, True)
     chosen, *others = section.alternatives
     yield from _chosen(fabric, chosen, network, hardware)
-    yield from _price(fabric, network)
     for kind in others:
         text = f"none; {kind.lost}"
         if (other := kind.fabric) is not None:
@@ -277,14 +271,11 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
     if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
-        text = f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs"
-        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
-        yield Statement(
-            "warning",
-            "fabric",
-            f"{text}: the rest is bought and not used; {remedy}. Links between switches carry it whole.",
-            True,
+        text = (
+            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         )
+        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
+        yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
         yield Statement("warning", "fabric", text, True)
@@ -295,7 +286,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
 
 
 def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, hardware: Hardware) -> Iterator[Statement]:
-    """State switches by tier, links, capacity between halves, and the loss that the fabric survives."""
+    """State switches by tier, links, capacity between halves, the loss that it survives, its price and the offers."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
@@ -304,13 +295,14 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, har
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} in a leaf domain"
     leaf += f", with {fabric.rails_per_leaf} GPUs of each" * (fabric.rails_per_leaf > 1)
     yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
-    carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
+    bisection = chosen.bisection_tbps or 0.0
+    carried = f"Carries {bisection:,.1f} Tb/s between two halves of the hosts"
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":
         carried += " within each rail"
     half = half_rate_tbps(hardware, fabric.wired_gpus_per_rack)
-    if (chosen.bisection_tbps or 0.0) < half * WHOLE_SHARE:
-        carried += f", {short_percent((chosen.bisection_tbps or 0.0) / half)} of their rate"
+    if bisection < half * WHOLE_SHARE:
+        carried += f", {short_percent(bisection / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"
         tails = tails if max(chosen.ecmp_tail, chosen.spray_tail) > 1 else "no longer than at line rate"
@@ -327,11 +319,8 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, har
     loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
     cut = counted(fabric.tiers[0].down_ports, "GPU port")
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
-
-
-def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
-    of = {switch.name: switch for switch in _offered(network)}
-    boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
+    usd = {switch.name: switch.price_usd for switch in _offered(network)}
+    boxes = sum(tier.switches * usd[model] for tier, model in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"
     yield Statement("figure", "money", text, True)
     offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in _offered(network)]

@@ -69,5 +69,4 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
     by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
-    text = f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}"
-    return Statement("proof", topic, text)
+    return Statement("proof", topic, f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}")

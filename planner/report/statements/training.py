@@ -6,8 +6,7 @@ from typing import NamedTuple
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.spares import counted as counted_stops
-from planner.physics.training import step, step_prediction
-from planner.physics.training.operations import Machine
+from planner.physics.training import step_prediction
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, PoolsPlan, ReliabilityPlan
 from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
@@ -19,49 +18,42 @@ NAMED_PARTS = 4  # of a step, on the first screen
 def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
     """State degrees, schedule and memory of a layout, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
-    yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first)
+    yield Statement("choice", "layout", _degrees(plan, layout), first)
     each = counted(layout.microbatch_sequences, "sequence")
     batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
-    tokens = f"{short(metrics.tokens_per_step)} tokens a step"
-    text = f"{batch}, {tokens}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}"
-    yield Statement("choice", "layout", text, first)
+    text = f"{batch}, {short(metrics.tokens_per_step)} tokens a step"
+    yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", first)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""
     stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
     at_work = f"{layout.gpus_used:,} GPUs train, {layout.gpus_idle:,} do not"
     low, high = min(layout.layers_per_stage), max(layout.layers_per_stage)
-    text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
-    yield Statement("choice", "layout", text)
+    layers = f"{low}" if low == high else f"{low} to {high}"
+    yield Statement("choice", "layout", f"{layers} layers {stages}{sequence}; {at_work}")
     # What a software stack sets that no measured run of this kind had.
     unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
     notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
     fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
     for most, likely in ((NAMED_PARTS, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
-        few = most is not None
-        text = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}"
+        text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
         yield Statement("figure", "layout", text, first and few, short=few)
     in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
     yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first)
 
 
-def degrees(plan: Plan, layout: LayoutPlan) -> str:
-    """Write the degrees of parallelism; of a model with experts also CP and EP of 1, which are choices there."""
+def _degrees(plan: Plan, layout: LayoutPlan) -> str:
+    """Write the degrees and the schedule; of a model with experts also CP and EP of 1, which are choices there."""
     model = plan.instance.workload.model
     experts = not isinstance(model, str) and model.experts is not None
     inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
     tensor, cp, ep = layout.degrees
     context = f" x CP {cp}" if experts or cp > 1 else ""
     expert = f", EP {ep}" if experts or ep > 1 else ""
-    pipeline = f"PP {layout.pipeline_parallel}"
-    return f"TP {tensor}{inner}{context} x {pipeline} x DP {layout.data_parallel:,}{expert}"
-
-
-def _schedule(layout: LayoutPlan) -> str:
-    if layout.pipeline_parallel == 1:
-        return "no pipeline"
-    if layout.schedule == "zb-h1":
-        return "zero-bubble ZB-H1"
-    return "1F1B" if layout.virtual_stages == 1 else f"interleaved 1F1B ({layout.virtual_stages} chunks a stage)"
+    schedule = "1F1B" if layout.virtual_stages == 1 else f"interleaved 1F1B ({layout.virtual_stages} chunks a stage)"
+    schedule = "zero-bubble ZB-H1" if layout.schedule == "zb-h1" else schedule
+    schedule = "no pipeline" if layout.pipeline_parallel == 1 else schedule
+    replicas = f"PP {layout.pipeline_parallel} x DP {layout.data_parallel:,}"
+    return f"TP {tensor}{inner}{context} x {replicas}{expert}, {schedule}"
 
 
 def recomputes(plan: Plan, layout: LayoutPlan) -> str:
@@ -78,11 +70,6 @@ def recomputes(plan: Plan, layout: LayoutPlan) -> str:
     return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
 
-def machine_of(plan: Plan) -> Machine | None:
-    """Return the machine of a plan; None where its instance names parts that it does not hold."""
-    return step.machine_of(plan.instance) if step_prediction.has_machine(plan.instance) else None
-
-
 def pools(plan: Plan, shared: PoolsPlan) -> Iterator[Statement]:
     """State the shares of the batch that pools of different GPUs take, and the layout of each."""
     total, exchange = sum(shared.sequences.values()), max(shared.exchange_seconds.values())
@@ -97,7 +84,7 @@ def pools(plan: Plan, shared: PoolsPlan) -> Iterator[Statement]:
             continue
         waits = shared.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
-        text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}; {recomputes(plan, own)}"
+        text = f"{share}; {step_of}; {_degrees(plan, own)}; {recomputes(plan, own)}"
         yield Statement("choice", "pools", text, True)
         for statement in layout(plan, own, first=False):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}")

@@ -13,7 +13,6 @@ from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
-from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
@@ -34,43 +33,26 @@ ENDED = {
 }
 
 
-def faults(plan: Plan) -> Iterator[Statement]:
-    """State before all else that the checker disagrees with the plan, and on which rules."""
-    for line in disagreement(plan.violations):
-        yield Statement("fault", "verdict", line.strip(), True)
-
-
 def verdict(plan: Plan) -> Iterator[Statement]:
     """State the plan's objective with its proof, or why there is no plan; then cheaper, simpler and other plans."""
-    if plan.conflict is not None:
-        yield from _no_plan(plan, plan.conflict)
-    elif plan.objective.value is not None:
-        yield Statement("verdict", "verdict", f"{_comes_to(plan, plan.objective.value)} {_sureness(plan)}", True)
-        yield from _ends(plan)
-        yield from _alternatives(plan)
-        yield from _cheaper(plan, plan.objective.value)
-        yield from _simplest(plan)
-        freed = plan.objective.freed
-        if freed is not None:
-            faster = f"{percent(freed.faster)} faster"
-            text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
-            yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
-
-
-def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
-    if not why.rules and plan.status == "unknown":
+    why, objective = plan.conflict, plan.objective
+    if why is not None and not why.rules and plan.status == "unknown":
         remedy = " Give more time." if plan.stopped == "limit" and plan.time_limit_seconds is not None else ""
         yield Statement("verdict", "verdict", f"No plan yet: {why.reason}.{remedy}", True)
-        return
-    yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
-    if why.rules:
-        twice = f" ({why.checked})" if why.checked else ""
-        yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
-    if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
-        proven = "Proven over the declared space"
-        names = f"{proven} (docs/joint.md; --verbose names what is outside)."
-        yield Statement("proof", "verdict", names, True, short=True)
-        yield Statement("proof", "verdict", f"{proven}; not in it: {plan.objective.outside}")
+    elif why is not None:
+        yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
+        if why.rules:
+            twice = f" ({why.checked})" if why.checked else ""
+            yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
+        if plan.status == "infeasible" and why.decision != "sites" and objective.outside:
+            text = "Proven over the declared space (docs/joint.md; --verbose names what is outside)."
+            yield Statement("proof", "verdict", text, True, short=True)
+            yield Statement("proof", "verdict", f"Proven over the declared space; not in it: {objective.outside}")
+    elif objective.value is not None:
+        yield Statement("verdict", "verdict", f"{_comes_to(plan, objective.value)} {_sureness(plan)}", True)
+        yield from _ends(plan)
+        yield from _alternatives(plan)
+        yield from _other_plans(plan, objective.value)
 
 
 def _comes_to(plan: Plan, value: float) -> str:
@@ -209,30 +191,29 @@ def _ready(months: float) -> str:
     return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
 
 
-def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
-    cheaper = plan.objective.cheaper
-    if cheaper is None or plan.cost is None or not value:
-        return
-    saved = plan.counted_usd - cheaper.capital_usd
-    slow = f"{days(cheaper.days_to_train)} days ({100 * (cheaper.days_to_train - value) / value:+.2g} %)"
-    less = f"{money(saved)} less, {counted(cheaper.racks, 'rack')}"
-    text = f"Cheaper: {money(cheaper.capital_usd)} ({less}) trains in {slow}."
-    worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
-    yield Statement("choice", "verdict", text, worth, instead=True)
-
-
-def _simplest(plan: Plan) -> Iterator[Statement]:
-    simplest = plan.objective.simplest
-    if simplest is None:
-        return
-    stages = len(set(simplest.layers_per_stage))
-    even = "" if len(simplest.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
-    layers = simplest.recomputed_layers
-    recompute = f"{counted(layers, 'layer')} recomputed" if layers else "no recompute"
-    slower = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days)"
-    sure = "inside the error of the prediction, no dearer"
-    text = f"Simpler: {simplest.layout}{even}, {recompute}: {slower}, {sure}."
-    yield Statement("choice", "verdict", text, True, instead=True)
+def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
+    """State what a cheaper and a simpler plan would take, and what the framework's rules cost."""
+    cheaper, simplest, freed = plan.objective.cheaper, plan.objective.simplest, plan.objective.freed
+    if cheaper is not None and plan.cost is not None and value:
+        saved = plan.counted_usd - cheaper.capital_usd
+        slow = f"{days(cheaper.days_to_train)} days ({100 * (cheaper.days_to_train - value) / value:+.2g} %)"
+        less = f"{money(saved)} less, {counted(cheaper.racks, 'rack')}"
+        text = f"Cheaper: {money(cheaper.capital_usd)} ({less}) trains in {slow}."
+        worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
+        yield Statement("choice", "verdict", text, worth, instead=True)
+    if simplest is not None:
+        stages = len(set(simplest.layers_per_stage))
+        even = "" if len(simplest.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
+        layers = simplest.recomputed_layers
+        recompute = f"{counted(layers, 'layer')} recomputed" if layers else "no recompute"
+        slower = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days)"
+        sure = "inside the error of the prediction, no dearer"
+        text = f"Simpler: {simplest.layout}{even}, {recompute}: {slower}, {sure}."
+        yield Statement("choice", "verdict", text, True, instead=True)
+    if freed is not None:
+        faster = f"{percent(freed.faster)} faster"
+        text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
+        yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
@@ -268,31 +249,27 @@ NAMED_SOURCES = 4  # inputs without one that are named
 
 def limits(plan: Plan) -> Iterator[Statement]:
     """State which of batch, memory and deadline is full, and which of money, power and racks binds."""
-    full = list(_full(plan, plan.layout)) if plan.layout is not None else []
+    full, layout = list[Statement](), plan.layout
+    most, deadline = plan.instance.limits.max_batch_tokens, plan.instance.limits.deadline_days
+    if layout is not None:
+        metrics, bytes_used = layout.metrics, layout.metrics.memory_bytes_per_gpu
+        one_more = layout.microbatches_per_step * layout.microbatch_sequences * plan.instance.workload.sequence_length
+        ends = plan.objective.limited_by == "layout" and metrics.tokens_per_step + one_more > (most or math.inf)
+        if most is not None and (ends or metrics.tokens_per_step >= FULL * most):
+            text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
+            full.append(Statement("limit", "layout", text, True))
+        if bytes_used >= FULL * metrics.memory_limit_bytes:
+            text = f"Memory: {memory(bytes_used)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU."
+            full.append(Statement("limit", "layout", text, True))
+        if deadline is not None and metrics.days_to_train >= FULL * deadline:
+            text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
+            full.append(Statement("limit", "days", text, True))
     end = _end(plan)
     if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
-        first, *full = full
-        yield replace(first, text=f"{first.text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
+        full[0] = replace(full[0], text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
     elif end:
-        yield Statement("limit", "money", end, True)
+        full.insert(0, Statement("limit", "money", end, True))
     yield from full
-
-
-def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
-    metrics, most = layout.metrics, plan.instance.limits.max_batch_tokens
-    one_more = layout.microbatches_per_step * layout.microbatch_sequences * plan.instance.workload.sequence_length
-    ends = plan.objective.limited_by == "layout" and metrics.tokens_per_step + one_more > (most or math.inf)
-    if most is not None and (ends or metrics.tokens_per_step >= FULL * most):
-        text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
-        yield Statement("limit", "layout", text, True)
-    if metrics.memory_bytes_per_gpu >= FULL * metrics.memory_limit_bytes:
-        used, limit = memory(metrics.memory_bytes_per_gpu), memory(metrics.memory_limit_bytes)
-        text = f"Memory: {used} of {limit} on the fullest GPU."
-        yield Statement("limit", "layout", text, True)
-    deadline = plan.instance.limits.deadline_days
-    if deadline is not None and metrics.days_to_train >= FULL * deadline:
-        text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
-        yield Statement("limit", "days", text, True)
 
 
 def _end(plan: Plan) -> str:
@@ -315,8 +292,7 @@ def _end(plan: Plan) -> str:
             each = "" if plan.instance.grid is None else " at each site"
             text = f"Fabric: {_joined(plan)}{each}, no room for {block}."
         case "tolerance":
-            share = f"{100 * plan.instance.objective.tolerance:g} %"
-            text = f"Tolerance: {block} would train at most {share} faster."
+            text = f"Tolerance: {block} would train at most {100 * plan.instance.objective.tolerance:g} % faster."
         case "layout":
             text = f"{block[0].upper()}{block[1:]} would not train faster."
     return text
@@ -463,8 +439,7 @@ def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
             usd = f" ({money(run.usd[part])})" if part in run.usd else ""
             replaced.append(f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}")
     if replaced:
-        text = f"Outlasts its hardware; replaced: {', '.join(replaced)}."
-        yield Statement("warning", "money", text, True)
+        yield Statement("warning", "money", f"Outlasts its hardware; replaced: {', '.join(replaced)}.", True)
     if run.not_counted:
         names = dict.fromkeys(NAMES.get(key.rpartition(".")[2], key) for key in run.not_counted)
         where = dict.fromkeys(key.rpartition(".")[0] for key in run.not_counted if "." in key)

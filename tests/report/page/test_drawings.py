@@ -13,7 +13,7 @@ from worked_plan import edited, instance_with, small, worked
 
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan
 from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
-from planner.report.page.drawings import Label, at_work, labels, plan_map
+from planner.report.page.drawings import Label, labels, plan_map
 from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, where
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
@@ -156,12 +156,12 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
     """Spans on a route are drawn as such, those that only stand in are dashed, and fibre that is not lit is thin."""
     plan = rich()
     svg, in_us = plan_map(plan, plan.instance.grid)
-    used = at_work(plan.wan)
+    used = {e for d in plan.wan.demands for r in d.routes for e in r.edges}
     backups = {e for d in plan.wan.demands for r in d.routes for e in r.backup_edges or ()}
     assert used and backups - used and in_us
     found = re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<:]+)', svg)
     by_class = {cls: {title for c, title in found if c == cls} for cls in ("lit", "spare", "line")}
-    assert by_class == {"lit": set(used), "spare": backups - used, "line": {"dark-D"}}
+    assert by_class == {"lit": used, "spare": backups - used, "line": {"dark-D"}}
     rate = next(d.routes[0].gbps for d in plan.wan.demands if d.priority == 0)
     assert f"km, {rate / 1e3:,.4g} Tbps</text>" in svg
     svg, _ = plan_map(small(), small().instance.grid)

@@ -7,13 +7,13 @@ from each_case import each
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.sweep_plot import Band, best_by_x, changes_of, edges_of, lanes_of
+from planner.report.plots.sweep_plot import Band, PlotRequest, best_rows, changes_of, edges_of, lanes_of
 from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short, why_none
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
     """Each opening site, new strategy and grown fabric is listed once, at the first point that has it."""
-    rows = best_by_x(read_rows(written(tmp_path)), X, Y)
+    rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
     texts = changes_of(rows, X)
     assert texts == [
         "at $70B a second site opens: salem",
@@ -25,7 +25,7 @@ def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
 
 def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
     """A lane is a decision with more than one value; its bands meet the points that hold them."""
-    rows = best_by_x(read_rows(written(tmp_path)), X, Y)
+    rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
     lanes = lanes_of(rows, X)
     assert set(lanes) == {"sites", "layout", "fabric"}
     assert lanes["fabric"] == [Band(40e9, 80e9, "2 tiers, 4 planes"), Band(90e9, 200e9, "3 tiers, 4 planes")]
@@ -38,11 +38,13 @@ def test_sites_that_swap() -> None:
     assert changes_of([before, after], X) == ["at $50B salem opens and palo-verde closes"]
 
 
-def test_best_by_x_takes_the_asked_end() -> None:
-    """Of rows at one x the strip shows the least y, or the largest where more is better."""
-    rows = [{"x": 1, "y": 5.0}, {"x": 1, "y": 3.0}, {"x": 0, "y": 9.0}, {"x": 2, "y": "none"}]
-    assert [r["y"] for r in best_by_x(rows, "x", "y")] == [9.0, 3.0]
-    assert [r["y"] for r in best_by_x(rows, "x", "y", largest=True)] == [9.0, 5.0]
+def test_best_rows_take_the_asked_end() -> None:
+    """Of plans at one x the strip shows the least y, or the largest where more is better."""
+    figures = [(1, 5.0), (1, 3.0), (0, 9.0), (2, "none")]
+    rows = [*({"x": x, "y": y, "status": "optimal"} for x, y in figures), {"x": 1, "y": 1.0, "status": "failed"}]
+    assert [r["y"] for r in best_rows(rows, PlotRequest("x", "y"))] == [9.0, 3.0]
+    assert [r["y"] for r in best_rows(rows, PlotRequest("x", "y", senses=("min", "max")))] == [9.0, 5.0]
+    assert [r["y"] for r in best_rows(rows, PlotRequest("x", "y", senses=None))] == [9.0, 3.0]
 
 
 def test_edges_lie_half_way() -> None:

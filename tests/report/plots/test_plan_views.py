@@ -22,8 +22,8 @@ from stored_plans import stored
 import planner
 from planner.errors import InternalError
 from planner.plan import view
-from planner.report.page.drawings import albers, flat, in_us, outline
-from planner.report.plots.plan_plots import bound_corners, plan_corners, staircase
+from planner.report.page.drawings import albers, outline, projected
+from planner.report.plots.plan_plots import BELOW, curve_lines, staircase
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
 
@@ -148,26 +148,31 @@ print(*[m for m in sys.modules if m.startswith(heavy)])
     assert done.stdout.strip() == ""
 
 
+def corners_of(name: str, drawn: Any) -> list[tuple[float, float]]:
+    """Return the corners of a line of a curve, of none where it is not drawn."""
+    return next((list(line.points) for line in curve_lines(drawn) if line.name == name), [])
+
+
 def test_between_two_plans_the_dearer_one_is_out_of_reach() -> None:
     """The days of a plan last to the money of the next: no line joins two plans, and the last goes on to the limit."""
-    corners = plan_corners(curve())
+    corners = corners_of("plans", curve())
     assert [c for c in corners if c in [(usd, days) for usd, days, _, _ in POINTS]] == [p[:2] for p in POINTS]
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(corners))
     assert corners[:3] == [(1e9, 40.0), (2e9, 40.0), (2e9, 16.0)]
     assert corners[-1] == (1e10, 10.9)
-    assert plan_corners(curve(most_usd=None))[-1][0] > POINTS[-1][0]
-    assert plan_corners(curve(())) == []
+    assert corners_of("plans", curve(most_usd=None))[-1][0] > POINTS[-1][0]
+    assert corners_of("plans", curve(())) == []
 
 
 def test_a_bound_holds_of_any_less_money() -> None:
     """Up to a point's money its bound holds; a point without one has that of the next, and behind the last is none."""
-    below, *rest = bound_corners(curve().points)
+    below, *rest = corners_of(BELOW, curve())
     assert below[0] < 1e9 and below[1] == 38.0
     assert rest[:3] == [(1e9, 38.0), (1e9, 15.4321), (2e9, 15.4321)]
     assert rest[3:] == [(2e9, 10.9), (5e9, 10.9), (5e9, 10.9), (9e9, 10.9)]
-    assert bound_corners(curve(POINTS[2:3]).points) == []
-    assert bound_corners(curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))).points)[-1] == (2e9, 7.0)
-    assert bound_corners(curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))).points)[1] == (1e9, 7.0)
+    assert corners_of(BELOW, curve(POINTS[2:3])) == []
+    assert corners_of(BELOW, curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))))[-1] == (2e9, 7.0)
+    assert corners_of(BELOW, curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))))[1] == (1e9, 7.0)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -182,9 +187,9 @@ def test_corners_are_those_of_the_definitions(seed: int) -> None:
         at = usd - 0.5
         paid = [p.days_to_train for p in drawn.points if p.capital_usd <= at]
         proven = [p.bound_days for p in drawn.points if p.bound_days is not None and p.capital_usd >= at]
-        assert level(plan_corners(drawn), at) == (min(paid) if paid else None)
+        assert level(corners_of("plans", drawn), at) == (min(paid) if paid else None)
         if at >= money[0]:
-            assert level(bound_corners(drawn.points), at) == (max(proven) if proven else None)
+            assert level(corners_of(BELOW, drawn), at) == (max(proven) if proven else None)
 
 
 def level(corners: list[tuple[float, float]], at: float) -> float | None:
@@ -220,8 +225,8 @@ def test_albers_keeps_areas(latitude: float) -> None:
 
 def test_flat_is_true_to_scale() -> None:
     """Elsewhere a degree east is as long as it is at the places' mean latitude."""
-    (x0, y0), (x1, y1) = flat([(60.0, 10.0), (60.0, 11.0)])
-    assert (x1 - x0, y1 - y0) == pytest.approx((math.radians(1) / 2, 0.0))
+    ((x0, y0), (x1, y1)), in_us = projected([(60.0, 10.0), (60.0, 11.0)])
+    assert (x1 - x0, y1 - y0) == pytest.approx((math.radians(1) / 2, 0.0)) and not in_us
 
 
 def test_outline_is_the_48_states() -> None:
@@ -229,6 +234,6 @@ def test_outline_is_the_48_states() -> None:
     shapes = outline()
     points = [tuple(p) for lines in shapes.values() for part in lines for p in part]
     assert 300 < len(points) < 800
-    assert all(in_us(*p) for p in points)
+    assert projected(points)[1]
     for place in ((44.8, -66.97), (25.1, -80.6), (25.9, -97.3), (48.2, -124.6)):
         assert min(math.dist(place, p) for p in points) < 1.0
