@@ -339,51 +339,44 @@ def run(
     incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
     statuses.require_highs()
-    deadline = Deadline(time_limit)
+    deadline, lazy = Deadline(time_limit), getattr(model, "lazy", None)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated: list[HighsModel] = []  # once, for both runs
 
     def once(presolve: bool) -> Outcome[Values]:
         options = _options(gap=gap or 0.0, distance=distance, seed=seed, threads=threads or 1, presolve=presolve)
-        return _solve(model, deadline.limit, options, stated)
+        clock = Deadline(deadline.limit)
+        if lazy is not None:
+            search = HighsSearch(model, lazy, options, clock.seconds)
+            built, h, stem = search.stated, search.h, begin_highs(search.h)
+            result = search.search(gap or 0.0, distance)
+            search.restore()
+            write_highs(stem, h)  # once more, with the rows that were added
+        else:
+            built = stated[0] if stated else highs_model(model)
+            stated[:] = [built]
+            options |= QUICK_ROOT if len(built.column) < SMALL else {}
+            h, names = statuses.loaded(built.lp), built.names if models_wanted() else ()
+            stem, result = statuses.run_at_once(h, options, clock.seconds, names)
+        lp, point = h.getLp(), result.point
+        outcome = Outcome(
+            stop=statuses.stop_of(result.status),
+            solution=None if point is None else Values(partial(built.value, point=point)),
+            objective=value_of(lp, point) if point is not None and built.has_goal else None,
+            bound=result.bound if built.has_goal else None,
+            distance=distance,
+            infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
+            detail=str(result.status.name)[1:],
+            solver=SOLVER,
+            variables=model.nvariables(),
+            constraints=model.nconstraints() + result.rows,
+            seconds=clock.elapsed,
+        )
+        broken = "" if point is None else broken_by(lp, point)
+        allowed = (gap or 0.0) * max(1.0, abs(outcome.objective or 0.0))
+        return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
     return run_twice(once, SOLVER)
-
-
-def _solve(
-    model: pyo.ConcreteModel, time_limit: float | None, options: dict[str, Any], stated: list[HighsModel]
-) -> Outcome[Values]:
-    """Solve a model; `stated` has one without lazy rows where it was run before, and gets it."""
-    clock, lazy = Deadline(time_limit), getattr(model, "lazy", None)
-    gap, distance = options["mip_rel_gap"], options["mip_abs_gap"]
-    if lazy is not None:
-        search = HighsSearch(model, lazy, options, time_limit)
-        built, h, stem = search.stated, search.h, begin_highs(search.h)
-        result = search.search(gap, distance)
-        search.restore()
-        write_highs(stem, h)  # once more, with the rows that were added
-    else:
-        built = stated[0] if stated else highs_model(model)
-        stated[:] = [built]
-        quick, h = QUICK_ROOT if len(built.column) < SMALL else {}, statuses.loaded(built.lp)
-        stem, result = statuses.run_at_once(h, options | quick, time_limit, built.names if models_wanted() else ())
-    lp, point = h.getLp(), result.point
-    outcome = Outcome(
-        stop=statuses.stop_of(result.status),
-        solution=None if point is None else Values(partial(built.value, point=point)),
-        objective=value_of(lp, point) if point is not None and built.has_goal else None,
-        bound=result.bound if built.has_goal else None,
-        distance=distance,
-        infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
-        detail=str(result.status.name)[1:],
-        solver=SOLVER,
-        variables=model.nvariables(),
-        constraints=model.nconstraints() + result.rows,
-        seconds=clock.elapsed,
-    )
-    broken = "" if point is None else broken_by(lp, point)
-    allowed = gap * max(1.0, abs(outcome.objective or 0.0))
-    return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
 
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
