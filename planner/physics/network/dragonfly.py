@@ -31,7 +31,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,7 +43,6 @@ from planner.physics.network.links import (
     Places,
     Stage,
     adjacent_metres,
-    endpoint_metres,
     group_metres,
     group_wan_links,
 )
@@ -63,11 +61,6 @@ class Dragonfly(Design):
         """Return a dragonfly with the ports that its bundles and groups make."""
         design = cls(**{**choices, "leaf_up": choices.get("leaf_up") or 1})
         return replace(design, leaf_up=choices.get("leaf_up") or design.local_ports, spine_up=design.global_ports)
-
-    @property
-    def single(self) -> bool:
-        """Whether one switch of each network holds every endpoint: that is no dragonfly."""
-        return False
 
     @property
     def tiers(self) -> int:
@@ -199,33 +192,22 @@ class Dragonfly(Design):
         """Links from the WAN gateway to the group that has most of them: they go to the groups in turn."""
         return math.ceil(self.wan_ports / self.pods)
 
-    def wan_links_at(self, switches: int) -> int:
-        """Count the links from the WAN gateway to the switch that has most of them, in a group of `switches`."""
-        return math.ceil(self.wan_links_per_group / switches)
-
-    def taken_at(self, switches: int) -> int:
-        """Count the ports of a router that WAN gateway links may not use, in a group of `switches` routers."""
-        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
-
     @property
-    def _tightest(self) -> int:
-        """Switches of the group in which a WAN gateway leaves the fewest ports free."""
-        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.wan_links_at(a))
+    def _fullest(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of the switch to which that leaves the fewest ports free."""
+        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
+        each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
+        return max(each, key=sum)
 
     @property
     def top_taken(self) -> int:
         """Ports of a switch that the WAN gateway must leave alone, where it leaves the fewest free."""
-        return self.taken_at(self._tightest)
+        return self._fullest[0]
 
     @property
     def top_wan_links(self) -> int:
         """Links from the WAN gateway to a switch where it leaves the fewest ports free."""
-        return self.wan_links_at(self._tightest)
-
-    @property
-    def router_wan_links(self) -> int:
-        """Links from the WAN gateway to the router that has most of them, which share its links in the group."""
-        return max(self.wan_links_at(a) for a in self.group_sizes)
+        return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured.
@@ -236,7 +218,9 @@ class Dragonfly(Design):
         """
         if not self.wan_ports:
             return {}
-        router, group = self.router_wan_links / self.wan_ports, self.wan_links_per_group / self.wan_ports
+        group = self.wan_links_per_group / self.wan_ports
+        # Of a dragonfly the router with the most of them, which share its links in the group; they go to spines else.
+        router = 0 if self.tiers > 1 else math.ceil(self.wan_links_per_group / min(self.group_sizes)) / self.wan_ports
         loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, self.leaf_exit)}
         if self.pods > 1:
             sent = leaf_ports * shares[1] * self.rails_per_pod
@@ -262,7 +246,8 @@ class Dragonfly(Design):
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at which links of a network's WAN gateway end, by number."""
-        return RouterGroups(self).wan_ends(network, number)
+        own = number % self.pods, number // self.pods
+        return RouterGroups(self).out(network, *own, behind=self.pod_uplinks)
 
     def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
         """Return the network of links between groups, and the group and the link's number there at both ends."""
@@ -272,25 +257,20 @@ class Dragonfly(Design):
         return link // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly, those of GPUs first; routers are amid their group's racks."""
-        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
-        yield adjacent_metres(places), self.local_links
-        yield from self._global_runs(places)
-
-    def _global_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables between groups: those between groups at one place, then those between places."""
+        """Yield the cables of each stage, those of GPUs first; routers are amid their group's racks."""
+        yield from Design.runs(self, places)  # those between tiers: none of a dragonfly
+        if self.tiers == 1:
+            yield adjacent_metres(places), self.local_links
         pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
+        # Between groups at one place, then between places.
         yield adjacent_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
         for metres in group_metres(places, pod):
             yield metres, links * across**2
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
-        links, pod = (
-            self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across),
-            self.racks_around("spine"),
-        )
-        yield places.to_middle(pod, self.racks), links
+        links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
+        yield places.to_middle(self.racks_around("spine"), self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,19 +317,9 @@ class DragonflyPlus(Dragonfly):
             bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
-    def taken_at(self, switches: int) -> int:
-        """Count the ports of a spine that WAN gateway links may not use, in a group of `switches` spines."""
-        return self.spine_down + math.ceil(self.pod_uplinks / switches)
-
     @property
-    def _tightest(self) -> int:
-        """Spines of a group: all groups have as many."""
-        return self.spines_per_pod
-
-    @property
-    def router_wan_links(self) -> int:
-        """Links from the WAN gateway to a leaf: none, they go to spines."""
-        return 0
+    def _fullest(self) -> tuple[int, int]:  # all groups have as many spines
+        return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
 
     @property
     def global_ports(self) -> int:
@@ -373,38 +343,20 @@ class DragonflyPlus(Dragonfly):
         group, own, s = number % self.pods, number // self.pods, self.spines_per_pod
         return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
 
-    def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
-        domain, pod = self.domain_racks, self.racks_around("spine")
-        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        metres = places.to_middle(domain, pod)
-        yield metres, self.networks * self.rails * self.leaf_up
-        yield from self._global_runs(places)
-
 
 class RouterGroups:
     """The routers of a dragonfly by group and seat; groups at the edge may have fewer."""
 
     def __init__(self, design: Dragonfly) -> None:
-        self.d = design
-
-    @cached_property
-    def _sizes(self) -> tuple[Ints, Ints]:
-        """Rails and routers of each group of one network."""
-        design = self.d
-        group = np.arange(design.pods, dtype=np.int64)
-        rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
+        self.d, group = design, np.arange(design.pods, dtype=np.int64)
         before = group // design.pods_across * design.domains_per_pod
-        return rails, rails * np.minimum(design.domains_per_pod, design.domains - before)
-
-    @cached_property
-    def _first(self) -> Ints:
-        """Number of the first cable inside each group of a network, and of the one after the last."""
-        a = self._sizes[1]
-        return np.concatenate([[0], np.cumsum(a * (a - 1) // 2 * self.d.leaf_bundle)])
+        self.rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
+        self.routers = self.rails * np.minimum(design.domains_per_pod, design.domains - before)
+        inside = self.routers * (self.routers - 1) // 2 * design.leaf_bundle
+        self.first = np.concatenate([[0], np.cumsum(inside)])  # cable inside each group, and the one after the last
 
     def _leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
-        design, rails = self.d, self._sizes[0][group]
+        design, rails = self.d, self.rails[group]
         domain = group // design.pods_across * design.domains_per_pod + seat // rails
         rail = group % design.pods_across * design.rails_per_pod + seat % rails
         leaf: Ints = (network * design.domains + domain) * design.rails + rail
@@ -413,32 +365,24 @@ class RouterGroups:
     def inside(self, link: Ints) -> Ends:
         """Return the ends of cables inside groups: a router has ports for each other of its group, in order."""
         design = self.d
-        network, own = link // self._first[-1], link % self._first[-1]
-        group = np.searchsorted(self._first, own, side="right") - 1
-        pair, k = divmod(own - self._first[group], design.leaf_bundle)
+        network, own = link // self.first[-1], link % self.first[-1]
+        group = np.searchsorted(self.first, own, side="right") - 1
+        pair, k = divmod(own - self.first[group], design.leaf_bundle)
         low, high = two_of(pair)
         side = design.leaf_down_used
         ports = side + (high - 1) * design.leaf_bundle + k, side + low * design.leaf_bundle + k
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
-    def _global_end(self, network: Ints, group: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the router and port at the end of links of a group to others, over its routers in turn."""
-        size = self._sizes[1][group]
-        port = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + number // size
-        return self._leaf(network, group, number % size), port
+    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
+        """Return the router and port of links out of a group, over its routers in turn, `behind` as many others."""
+        size = self.routers[group]
+        first = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle - (-behind // size)
+        return self._leaf(network, group, number % size), first + number // size
 
     def between(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""
         network, (low, high) = self.d.group_pairs(link)
-        return *self._global_end(network, *low), *self._global_end(network, *high)
-
-    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the router and port at which links of a network's WAN gateway end, by number."""
-        design = self.d
-        group, own = number % design.pods, number // design.pods
-        size = self._sizes[1][group]
-        first = design.leaf_down_used + (size - 1) * design.leaf_bundle - (-design.pod_uplinks // size)
-        return self._leaf(network, group, own % size), first + own // size
+        return *self.out(network, *low), *self.out(network, *high)
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:

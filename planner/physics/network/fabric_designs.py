@@ -428,28 +428,25 @@ def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, f
     return ends * endpoint_factor(switch, split), up * switch.link_factor
 
 
-def min_endpoint_usd(network: Network, switch: Switch) -> float:
-    """Bound the price of a GPU's link and of the leaf's port at its end: the shortest cable, every port in use."""
-    splits = 1, switch.breakout
-    if not by_reach(network) or network.floor is None:
-        link = min(flat_usd(network, switch, split)[0] for split in splits)
-    else:
-        usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-        powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
-        link = min(endpoint_factor(switch, split) for split in splits) * powered
-    return link + switch_usd(network, switch) / (switch.ports * switch.breakout)
-
-
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
     """Compute the rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
 
 
 def min_fabric_usd(network: Network | None) -> float:
-    """Price the least of any fabric for one cabled GPU, in dollars: its link and a port of the cheapest leaf."""
+    """Bound the price of any fabric for one cabled GPU, in dollars: the shortest link, and a port of a full leaf."""
     if network is None:
         return 0.0
-    return min((min_endpoint_usd(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
+    found = []
+    for box in (box for box in network.switches if isinstance(box, Switch)):
+        if not by_reach(network) or network.floor is None:
+            link = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+        else:
+            usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
+            powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
+            link = min(endpoint_factor(box, split) for split in (1, box.breakout)) * powered
+        found.append(link + switch_usd(network, box) / (box.ports * box.breakout))
+    return min(found, default=0.0)
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
@@ -476,16 +473,14 @@ def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]
 
 
 def min_fabric_mw(network: Network | None) -> float:
-    """Return the least power that any fabric takes for one cabled GPU, in MW."""
+    """Bound the power of any fabric for one cabled GPU, in MW: its link, and a port of a full leaf."""
     if network is None:
         return 0.0
-    return min((min_endpoint_mw(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
-
-
-def min_endpoint_mw(network: Network, switch: Switch) -> float:
-    """Bound the power of a GPU's link and of the leaf's port at its end; by length, the link may be copper without."""
-    link = 0.0
-    if not by_reach(network):
-        factor = min(endpoint_factor(switch, split) for split in (1, switch.breakout))
-        link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
-    return (link + switch.power_watts / (switch.ports * switch.breakout)) / 1e6
+    found = []
+    for box in (box for box in network.switches if isinstance(box, Switch)):
+        link = 0.0  # by length it may be copper, which takes none
+        if not by_reach(network):
+            factor = min(endpoint_factor(box, split) for split in (1, box.breakout))
+            link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
+        found.append((link + box.power_watts / (box.ports * box.breakout)) / 1e6)
+    return min(found, default=0.0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -77,19 +77,16 @@ class Places:
 
     floor: Floor
     racks: int
-
-    @property
-    def racks_per_row(self) -> int:
-        """Racks of a row: as the floor states, or the number that makes the floor about as wide as it is deep."""
-        standing = -(-self.racks // self.floor.hosts_per_rack)
-        square = math.sqrt(standing * self.floor.row_pitch_m / self.floor.rack_pitch_m)
-        return self.floor.racks_per_row or max(1, round(square))
+    _runs: dict[int, Metres] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def _sums(self) -> Metres:
         """Sums of the coordinates of the first n racks, n from 0: the middle of a run is a difference of two."""
-        row, place = np.divmod(np.arange(self.racks) // self.floor.hosts_per_rack, self.racks_per_row)
-        at = np.stack([place * self.floor.rack_pitch_m, row * self.floor.row_pitch_m], axis=1)
+        floor, hosts = self.floor, np.arange(self.racks) // self.floor.hosts_per_rack
+        # Unless the floor states the racks of a row, it is about as wide as it is deep.
+        square = math.sqrt(-(-self.racks // floor.hosts_per_rack) * floor.row_pitch_m / floor.rack_pitch_m)
+        row, place = np.divmod(hosts, floor.racks_per_row or max(1, round(square)))
+        at = np.stack([place * floor.rack_pitch_m, row * floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
@@ -97,10 +94,6 @@ class Places:
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle
-
-    @cached_property
-    def _runs(self) -> dict[int, Metres]:
-        return {}
 
     def runs(self, size: int) -> Metres:
         """Return the middles of the runs of `size` racks that follow each other from the site's first rack."""

@@ -99,8 +99,8 @@ class Design:
 
     @property
     def single(self) -> bool:
-        """Whether one switch of each network holds every endpoint."""
-        return self.leaf_up == 0
+        """Whether one switch of each network holds every endpoint: that is no dragonfly."""
+        return self.leaf_up == 0 and not self.grouped
 
     @property
     def domain_racks(self) -> int:
@@ -401,20 +401,15 @@ class Design:
         """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone."""
         spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
-        zone, seat = self._zone_seat(pod)
+        zone, seat = pod // self.pods, pod % self.pods  # without zones a network is one
+        if self.tiers > 3:
+            row, column = seat // self.pods_across, seat % self.pods_across
+            rows, columns = self.domains_per_zone // self.domains_per_pod, self.rails_per_zone // self.rails_per_pod
+            zone = zone * self.zones + row // rows * self.zones_across + column // columns
+            seat = row % rows * columns + column % columns
         position, boxes = group * (self.spine_up // self.spine_bundle) + up // self.spine_bundle, self.zone_cores
         port = (position // boxes * self.core_pods + seat) * self.spine_bundle + up % self.spine_bundle
         return spine, self.spine_down + up, zone * boxes + position % boxes, port
-
-    def _zone_seat(self, pod: Ints) -> tuple[Ints, Ints]:
-        """Return the zone of each pod over all networks, which are one each without zones, and its place there."""
-        network, own = pod // self.pods, pod % self.pods
-        if self.tiers < 4:
-            return network, own
-        row, column = own // self.pods_across, own % self.pods_across
-        rows, columns = self.domains_per_zone // self.domains_per_pod, self.rails_per_zone // self.rails_per_pod
-        zone = network * self.zones + row // rows * self.zones_across + column // columns
-        return zone, row % rows * columns + column % columns
 
     def _core_uplinks(self, link: Ints) -> Ends:
         """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i."""
@@ -431,27 +426,16 @@ class Design:
         return network * tops + number % tops, self.top_taken + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a tree, those of GPUs first."""
-        domain = self.domain_racks
-        pod, zone = domain * self.domains_per_pod, domain * self.domains_per_zone
-        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        if self.tiers > 1:
-            metres = places.to_middle(domain, pod)
-            yield metres, self.networks * self.rails * self.leaf_up
-        if self.tiers > 2:
-            metres = places.to_middle(pod, zone if self.tiers > 3 else self.racks)
-            yield metres, self.networks * self.pods_across * self.pod_uplinks
-        if self.tiers > 3:
-            metres = places.to_middle(zone, self.racks)
-            yield metres, self.networks * self.zones_across * self.zone_uplinks
+        """Yield the cables between tiers, those of GPUs first; each switch is amid the racks that it serves."""
+        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
+        for stage in self.stages():
+            if stage.low != stage.high:
+                metres = places.to_middle(self.racks_around(stage.low), self.racks_around(stage.high))
+                yield metres, stage.count // len(metres)
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway and the top tier of a tree, both in the middle of the site."""
         yield adjacent_metres(places), self.wan_gateway_links
-
-    def faults(self) -> list[str]:
-        """Return which ports or bundles do not add up."""
-        return self._tree_faults() or self._wan_gateway_faults()
 
     def _wan_gateway_faults(self) -> list[str]:
         if self.wan_ports and self.ports < 2:
@@ -460,11 +444,12 @@ class Design:
         text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {ports} ports"
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 
-    def _tree_faults(self) -> list[str]:
+    def faults(self) -> list[str]:
+        """Return which ports or bundles do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
             over = ends + self.leaf_spare > self.ports * self.split
-            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * over
+            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * over or self._wan_gateway_faults()
         bad = self._leaf_faults(self.leaf_up)
         if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
@@ -483,12 +468,10 @@ class Design:
             elif self.core_down > ports["core"]:
                 shared = f"{self.positions_per_core} positions of " * (self.core_boxes > 0)
                 bad.append(f"core ports: {shared}{self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
-        in_turn = ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4)
-        return bad + [
-            f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected"
-            for name, boxes, least in in_turn
-            if boxes and self.tiers < least
-        ]
+        for name, boxes, least in ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4):
+            if boxes and self.tiers < least:
+                bad.append(f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected")
+        return bad or self._wan_gateway_faults()
 
     def _zone_faults(self) -> list[str]:
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)

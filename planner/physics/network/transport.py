@@ -58,12 +58,13 @@ def locality(
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
     domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
     blocks, no_zone = [leaf_domain_racks * count for count in domains], (0,) * (3 - len(domains))
+    stage, _ = _fragments(stages, blocks[0])
     return Locality(
         share_leaving=(*(share_leaving(stages, block, wrap=wrap) for block in blocks), *no_zone),
         allreduces_leaving=(*(allreduces_leaving(stages, block) for block in blocks), *no_zone),
         stage_in=(*(stage_share(stages, block) for block in blocks), *no_zone),
         groups_split=groups_split(stages, blocks[0]),
-        extra_pieces=extra_fragments(stages, blocks[0]),
+        extra_pieces=len(stage) - len(np.unique(stage)),  # fragments beyond one per group
         groups_cross_pod=groups_split(stages, blocks[1]),
     )
 
@@ -124,12 +125,6 @@ def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
     """Return how many groups are spread over more than one block."""
     stage, _ = _fragments(stages, block)
     return int((np.bincount(stage, minlength=1) > 1).sum())
-
-
-def extra_fragments(stages: Sequence[Sequence[int]], block: int) -> int:
-    """Return the fragments beyond one per group; a fragment is a group's racks in one block."""
-    stage, _ = _fragments(stages, block)
-    return len(stage) - len(np.unique(stage))
 
 
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
