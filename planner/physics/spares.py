@@ -151,17 +151,14 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
     )
 
 
-def stretches(job: CheckpointedJob, standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each way to resume after a failure, given the spare racks at the sites.
+def stretches(
+    job: CheckpointedJob, standing: SpareEffect, known: Iterable[Way] | None = None
+) -> Iterator[tuple[Any, Way]]:
+    """Yield (stretch, way) for each way to resume after a failure, `known` or not, given the spare racks at the sites.
 
     A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     """
-    yield from stretched(job, ways(job, spares=standing.spares), standing)
-
-
-def stretched(job: CheckpointedJob, known: Iterable[Way], standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each of the ways that a job may resume after a failure, which are known."""
-    for way in known:
+    for way in ways(job, spares=standing.spares) if known is None else known:
         there = at_work_share(job, standing, way.recovery)
         with np.errstate(over="ignore"):
             stretch = way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)
