@@ -33,7 +33,7 @@ from planner.physics.network.links import (
     spare_ports,
 )
 from planner.physics.network.topology import TIERS, Design
-from planner.physics.site.cost import endpoint_link_usd, switch_link_usd
+from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 
 MAX_LANES = 16  # of a NIC: an instance allows no more
@@ -392,10 +392,9 @@ def endpoint_factor(switch: Switch, split: int) -> float:
 
 def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
     """Return links at the one price of their kind."""
-    cables = network.cables
-    usd = switch_links * switch_link_usd(network) + endpoint_links * endpoint_link_usd(network)
+    cables, (ends, up) = network.cables, link_usd(network)
     modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
-    return Bill(usd, modules * network.optics.power_watts / 1e6)
+    return Bill(switch_links * up + endpoint_links * ends, modules * network.optics.power_watts / 1e6)
 
 
 def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
@@ -422,10 +421,10 @@ def switch_usd(network: Network, switch: Switch) -> float:
 
 def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
     """Return the price of a link to a GPU and of one between switches, power over the years included, by no length."""
+    cables, (ends, up) = network.cables, link_usd(network)
     watts = network.optics.power_watts * network.power_usd_per_watt
-    ends = endpoint_link_usd(network) + network.cables.endpoint_transceivers * watts
-    up = switch_link_usd(network) + network.cables.switch_transceivers * watts
-    return ends * endpoint_factor(switch, split), up * switch.link_factor
+    ends = (ends + cables.endpoint_transceivers * watts) * endpoint_factor(switch, split)
+    return ends, (up + cables.switch_transceivers * watts) * switch.link_factor
 
 
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:

@@ -60,14 +60,11 @@ def energy_usd_per_year(mw: float, usd_per_mwh: float) -> float:
     return mw * HOURS_PER_YEAR * usd_per_mwh
 
 
-def endpoint_link_usd(network: Network) -> float:
-    """Compute the price of one link between a GPU's NIC and its leaf: cable and transceivers."""
-    return network.cables.endpoint_usd + network.cables.endpoint_transceivers * network.optics.price_usd
-
-
-def switch_link_usd(network: Network) -> float:
-    """Compute the price of one link between two switches: cable and transceivers."""
-    return network.cables.switch_usd + network.cables.switch_transceivers * network.optics.price_usd
+def link_usd(network: Network) -> tuple[float, float]:
+    """Compute the price of a link from a GPU's NIC to its leaf and of one between switches: cable and transceivers."""
+    cables, optics = network.cables, network.optics
+    ends = cables.endpoint_usd + cables.endpoint_transceivers * optics.price_usd
+    return ends, cables.switch_usd + cables.switch_transceivers * optics.price_usd
 
 
 def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
@@ -77,18 +74,14 @@ def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
 
 
 def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
-    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`).
-
-    `waves`: a number of wavelengths, or an array of them.
-    """
+    """Compute the USD of a WAN link of `waves` wavelengths, and of its fibre pairs, each at its price all the way."""
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
 def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[float, float]:
     """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
-    rates, (pair, wave) = grid.prices, prices
-    years = wan.fibre_life_years, rates.it_life_years
-    return pair * annuity(rates.discount_rate, years[0]), wave * annuity(rates.discount_rate, years[1])
+    rate, (pair, wave) = grid.prices.discount_rate, prices
+    return pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
 
 
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
@@ -138,11 +131,6 @@ MAX_YEARS = 100  # that are listed one by one
 ROUNDING = 1e-9  # of a count of lives: a run of just two lives replaces once
 
 
-def operation_of(instance: Instance) -> Operation:
-    """Return the costs of operation other than energy that a grid prices; all unset where the instance states none."""
-    return instance.operation or Operation()
-
-
 def years_of(days: float) -> float:
     """Convert days to years of 8,760 hours, as the bill counts them."""
     return days * HOURS_PER_DAY / HOURS_PER_YEAR
@@ -188,6 +176,11 @@ class Run:
     authority: Mapping[str, str]
 
     @property
+    def operation(self) -> Operation:
+        """Costs of operation other than energy that a grid prices; all unset where the instance states none."""
+        return self.instance.operation or Operation()
+
+    @property
     def years(self) -> float:
         """Years of operation that are counted."""
         given = self.instance.limits.operation_years
@@ -196,25 +189,25 @@ class Run:
     @cached_property
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
-        hardware, pools = self.instance.hardware, []
-        for i, pool in enumerate(hardware.pools):
-            if not isinstance(pool.rack, str):
-                key = f"hardware.pools[{i}].rack.life_years"
-                usd = pool.racks * pool.rack.price_usd
-                pools.append(Bought(pool.name, "rack_replacement", usd, pool.rack.life_years, key))
-        if pools:
-            return tuple(pools)
-        capex, life = self.bill.capex_usd, rack_of(hardware).life_years
-        racks = Bought("racks", "rack_replacement", capex["racks"], life, "hardware.rack.life_years")
-        if "fabric" not in capex:
-            return (racks,)
-        life, key = operation_of(self.instance).fabric_life_years, "operation.fabric_life_years"
-        return racks, Bought("fabric", "fabric_replacement", capex["fabric"], life, key)
+        hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
+        pools = [(f"hardware.pools[{i}].rack.life_years", pool) for i, pool in enumerate(hardware.pools)]
+        bought = [
+            Bought(pool.name, kind, pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
+            for key, pool in pools
+            if not isinstance(pool.rack, str)
+        ]
+        if bought:
+            return tuple(bought)
+        bought = [Bought("racks", kind, capex["racks"], rack_of(hardware).life_years, "hardware.rack.life_years")]
+        if "fabric" in capex:
+            life, key = self.operation.fabric_life_years, "operation.fabric_life_years"
+            bought.append(Bought("fabric", "fabric_replacement", capex["fabric"], life, key))
+        return tuple(bought)
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
         """Power of each site, with its energy price and carbon intensity where they are known."""
-        grid, operation, runs = self.instance.grid, operation_of(self.instance), {}
+        grid, operation, runs = self.instance.grid, self.operation, {}
         areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
         for name, mw in sorted(self.mw.items()):
             priced = operation if grid is None else areas.get(self.authority.get(name, ""))
@@ -232,7 +225,7 @@ class Run:
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
-        operation, found = operation_of(self.instance), {}
+        operation, found = self.operation, {}
         drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
         if all(price is not None for _, price in drawn):
             found["energy"] = sum(energy_mwh(mw, 1.0) * (price or 0.0) for mw, price in drawn)
@@ -271,7 +264,7 @@ class Run:
 
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
-        operation, grid = operation_of(self.instance), self.instance.grid
+        operation, grid = self.operation, self.instance.grid
         if grid is not None and not self.authority:
             yield "grid"  # the sites are not chosen
         if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
@@ -339,11 +332,10 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     of operation where a grid prices it, else by the watt of the fabric.
     """
-    operation, network = operation_of(instance), instance.network
+    operation, network = instance.operation or Operation(), instance.network
     hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
 
-    def times(life_years: float | None) -> float:
-        """Compute how many times a price is paid: once at first, for maintenance, and per replacement."""
+    def times(life_years: float | None) -> float:  # that a price is paid: at first, for maintenance, by replacement
         return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
 
     if network is not None:
@@ -364,7 +356,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 def alike_usd(instance: Instance, years: float) -> float:
     """Compute the USD over `years` years that all plans share: staff, and priced energy of a cluster without a grid."""
-    operation, hardware = operation_of(instance), instance.hardware
+    operation, hardware = instance.operation or Operation(), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
         return staff
