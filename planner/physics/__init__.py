@@ -10,9 +10,14 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 Num: TypeAlias = Any  # a float or an array of floats: mypy has no type under which both take the same arithmetic
+Tick: TypeAlias = Callable[[], None]
 
 
-_tick: ContextVar[Callable[[], None]] = ContextVar("tick", default=lambda: None)
+def no_tick() -> None:
+    """Do nothing between the steps of a long computation."""
+
+
+_tick: ContextVar[Tick] = ContextVar("tick", default=no_tick)
 
 
 def tick() -> None:
@@ -21,7 +26,7 @@ def tick() -> None:
 
 
 @contextmanager
-def ticking(call: Callable[[], None]) -> Iterator[None]:
+def ticking(call: Tick) -> Iterator[None]:
     """Call this between the steps of the computations within."""
     token = _tick.set(call)
     try:

@@ -1,16 +1,15 @@
 """Pipeline schedules of a training step: the time they leave idle, chunks in flight, and the loss of unequal chunks."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.physics import Num
+from planner.physics import Num, tick
 
 Schedule = Literal["1f1b", "zb-h1"]
 
@@ -158,7 +157,6 @@ def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Tick = Callable[[], None]
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
@@ -169,62 +167,34 @@ def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False
 
 FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline
 SAME = 1e-12  # relative, by which shifts of a repeated round may differ
-MOST_FINISHED, MOST_ORDERS = 4096, 8  # kept
 TICK_WAVES = 512
 MANY_AT_ONCE = 16  # passes of a wave, from which arrays are faster than a loop
 
 
-def no_tick() -> None:
-    """Do nothing between the steps of a long computation."""
-
-
-def finish_seconds(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
-) -> float:
+@lru_cache(maxsize=4096)
+def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]) -> float:
     """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
 
     Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
     end as much later as those of the round before, so do all of the rounds between them and the last ones, since every
     device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that shift.
-    `tick` is called now and then; what it raises ends the computation.
     """
-    key = pipeline, micro_batches, forward, backward
-    if key not in _finished:
-        if len(_finished) >= MOST_FINISHED:
-            _finished.clear()
-        _finished[key] = _finish_seconds(*key, tick)
-    return _finished[key]
-
-
-def _finish_seconds(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], tick: Tick
-) -> float:
     rounds, few = micro_batches // pipeline, FEW_ROUNDS
     while few < rounds:
-        fewer = micro_batches - (rounds - few) * pipeline
-        finish, ends = run_passes(pipeline, fewer, forward, backward, tick=tick)
-        shift = _repeated_shift(ends, pipeline, few)
-        if shift is not None:
+        finish, ends = run_passes(pipeline, micro_batches - (rounds - few) * pipeline, forward, backward)
+        # A device warms up with at most (v + 1)/v rounds, so that it is in three at a time; as many at the end, in
+        # which it drains, are left aside, and the four before them must each end later by the same.
+        some = ends[:, (few - 7) * pipeline : (few - 3) * pipeline].reshape(len(ends), 4, pipeline)
+        shifts = np.diff(some, axis=1)
+        shift = float(shifts[0, 0, 0])
+        if np.all(np.abs(shifts - shift) <= SAME * float(some.max())):
             return finish + (rounds - few) * shift
         few *= 2
-    return run_passes(pipeline, micro_batches, forward, backward, tick=tick)[0]
-
-
-def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
-    """Return by how much a round ends later than the one before, where four in a row do by the same; else None.
-
-    A device warms up with at most (v + 1)/v rounds, so that it is in three rounds at a time; as many at the end are
-    left aside, in which it drains.
-    """
-    first = rounds - 7
-    some = ends[:, first * pipeline : (first + 4) * pipeline].reshape(len(ends), 4, pipeline)
-    shifts = np.diff(some, axis=1)
-    shift = float(shifts[0, 0, 0])
-    return shift if np.all(np.abs(shifts - shift) <= SAME * float(some.max())) else None
+    return run_passes(pipeline, micro_batches, forward, backward)[0]
 
 
 def run_passes(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]
 ) -> tuple[float, Floats]:
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
@@ -234,31 +204,26 @@ def run_passes(
     apart.
     """
     v = len(forward)
-    order = _order(pipeline, micro_batches, v, tick)
-    if len(order.own) < MANY_AT_ONCE * len(order.starts):
-        ends = _run_one_by_one(order, (*forward, *backward), tick)
-        return float(ends.max()), ends.reshape(2 * pipeline * v, micro_batches)
-    seconds = np.array([*forward, *backward])[order.kind]
+    order = _order(pipeline, micro_batches, v)
     ends = np.zeros(len(order.own) + 1)  # the last entry, 0, is that of a pass that waits for nothing
-    for k, (a, b) in enumerate(pairwise(order.starts)):
-        if k % TICK_WAVES == 0:
-            tick()
-        ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + seconds[a:b]
+    if len(order.own) < MANY_AT_ONCE * len(order.starts):  # waves of so few passes that a loop is faster
+        seconds, known = (*forward, *backward), ends.tolist()
+        tick()
+        for own, before, need, other, kind in order.one_by_one:
+            start, second, third = known[before], known[need], known[other]
+            if second > start:  # noqa: PLR1730 - a call takes twice as long
+                start = second
+            if third > start:  # noqa: PLR1730
+                start = third
+            known[own] = start + seconds[kind]
+        ends = np.array(known)
+    else:
+        each = np.array([*forward, *backward])[order.kind]
+        for k, (a, b) in enumerate(pairwise(order.starts)):
+            if k % TICK_WAVES == 0:
+                tick()
+            ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + each[a:b]
     return float(ends.max()), ends[:-1].reshape(2 * pipeline * v, micro_batches)
-
-
-def _run_one_by_one(order: "PassOrder", seconds: tuple[float, ...], tick: Tick) -> Floats:
-    """Return when each pass ends, for waves of so few passes that arrays take longer than a loop."""
-    ends = [0.0] * (len(order.own) + 1)
-    tick()
-    for own, before, need, other, kind in order.one_by_one:
-        start, second, third = ends[before], ends[need], ends[other]
-        if second > start:  # noqa: PLR1730 - a call takes twice as long
-            start = second
-        if third > start:  # noqa: PLR1730
-            start = third
-        ends[own] = start + seconds[kind]
-    return np.array(ends[:-1])
 
 
 @dataclass(frozen=True)
@@ -279,20 +244,8 @@ class PassOrder:
         return list(zip(self.own.tolist(), *self.waits.tolist(), self.kind.tolist(), strict=True))
 
 
-_finished: dict[tuple[int, int, tuple[float, ...], tuple[float, ...]], float] = {}
-_orders: dict[tuple[int, int, int], PassOrder] = {}
-
-
-def _order(p: int, m: int, v: int, tick: Tick) -> PassOrder:
-    """Sort passes into waves, once for all of their seconds."""
-    if (p, m, v) not in _orders:
-        if len(_orders) >= MOST_ORDERS:
-            _orders.pop(next(iter(_orders)))
-        _orders[p, m, v] = _in_waves(p, m, v, tick)
-    return _orders[p, m, v]
-
-
-def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
+@lru_cache(maxsize=8)
+def _order(p: int, m: int, v: int) -> PassOrder:
     """Give each pass the wave behind the last of those that it waits for, device by device as far as is known."""
     none = 2 * p * v * m
     queues = []
@@ -357,7 +310,6 @@ def excess_seconds(
     *,
     head: tuple[float, float] = (0.0, 0.0),
     smaller_first: bool = False,
-    tick: Tick = no_tick,
 ) -> float:
     """Return the seconds that chunks of unequal work add to what equal ones would take.
 
@@ -377,7 +329,7 @@ def excess_seconds(
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
     rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
-    finish = finish_seconds(pipeline, micro_batches, forward, backward, tick=tick)
+    finish = finish_seconds(pipeline, micro_batches, forward, backward)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 
 

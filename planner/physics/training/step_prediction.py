@@ -190,14 +190,7 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
 
 
 def excess_seconds(
-    x: Pipeline,
-    sharded: ShardedTimes,
-    counts: PipelineCounts,
-    layers: int,
-    recomputed: int,
-    *,
-    stage: int,
-    tick: schedule.Tick = schedule.no_tick,
+    x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
 ) -> float:
     """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events.
 
@@ -207,7 +200,7 @@ def excess_seconds(
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(smaller_chunks_first(x.machine.model, stage))
-    return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first, tick=tick)
+    return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
