@@ -1,8 +1,6 @@
-"""Collectives: their seconds in the alpha-beta form, the levels that groups span, and the exchange of keys and values.
+"""The seconds of collectives, in the alpha-beta form; the levels that groups span; the exchange of keys and values."""
 
-Rates are bytes/s in one direction.
-"""
-
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,16 +17,13 @@ from planner.physics.training.transformer import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links.
-
-    A group of 32 GPUs on four racks of 8 has 8 ranks at the scale-up level and 4 above it.
-    """
+    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links."""
 
     name: str
-    ranks: Num
-    bytes_per_second: Num
+    ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it
+    bytes_per_second: Num  # in one direction
     latency_seconds: float
     reduces_in_network: bool = False
 
@@ -40,9 +35,7 @@ def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
     (Thakur 2005). A switch that reduces saves steps, not bytes: every rank still sends all parts but its own (Klenk
     2020).
     """
-    steps_seconds: Num = 0.0
-    seconds_per_byte: Num = 0.0
-    share: Num = 1.0
+    steps_seconds, seconds_per_byte, share = 0.0, 0.0, 1.0
     for level in levels:
         n = level.ranks
         steps = np.minimum(n - 1, 1) if level.reduces_in_network else n - 1
@@ -58,9 +51,7 @@ def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
     return steps_seconds + seconds_per_byte * size_bytes
 
 
-def all_gather(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds until every rank has all `size_bytes`: the steps of the reduce-scatter, backwards."""
-    return reduce_scatter(size_bytes, levels)
+all_gather = reduce_scatter  # the same steps, backwards, until every rank has the entire tensor
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
@@ -87,9 +78,7 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
     part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at the same
     time, so the slowest sets the time; their latencies add.
     """
-    group: Num = 1.0
-    for level in levels:
-        group = group * np.asarray(level.ranks)
+    group = math.prod(np.asarray(level.ranks) for level in levels)
     below: Num = 1.0
     busiest: Num = 0.0
     latency: Num = 0.0
@@ -127,10 +116,9 @@ def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart.
+    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart: the scale-up domain, then the NICs.
 
-    First the scale-up domain, then the NICs. A group larger than its part of the domain fills whole domains; each GPU
-    carries its share over its own NIC.
+    A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
     """
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
@@ -139,24 +127,14 @@ def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) ->
 def scale_up(m: Machine, ranks: Num) -> Level:
     """Return the level of the scale-up domain for a group with `ranks` ranks in it."""
     g = m.gpu
-    return Level(
-        name="scale-up",
-        ranks=ranks,
-        bytes_per_second=g.scale_up_bytes_per_second * g.scale_up_efficiency,
-        latency_seconds=g.scale_up_latency_seconds,
-        reduces_in_network=g.scale_up_reduces,
-    )
+    rate = g.scale_up_bytes_per_second * g.scale_up_efficiency
+    return Level("scale-up", ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
 
 
 def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
     """Return the level between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
-    return Level(
-        name="NIC",
-        ranks=ranks,
-        bytes_per_second=g.nic_bytes_per_second * g.nic_efficiency / slowdown,
-        latency_seconds=g.nic_latency_seconds,
-    )
+    return Level("NIC", ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,15 +186,12 @@ def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one GPU: of a layer those that every token uses, and its routed experts; a front layer; an embedding.
-
-    `front` has no experts; it is a layer's own where the model has none.
-    """
+    """Weights on one GPU: of a layer those that every token uses, and its routed experts; of others in all."""
 
     shared: float
     experts: float
-    end: float
-    front: float
+    end: float  # an embedding
+    front: float  # a front layer, which has no experts: any layer where the model has none
 
     @property
     def layer(self) -> float:
@@ -225,10 +200,7 @@ class Weights:
 
 
 def weights_of(m: Machine, s: LayerShape) -> Weights:
-    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does.
-
-    A layer of a model with experts is one that has them; the dense ones at the front are counted apart.
-    """
+    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does."""
     model, experts = m.model, m.model.experts
     end, dense = embedding_parameters(model) / s.tensor_parallel, dense_layer_parameters(model) / s.tensor_parallel
     if experts is None:
@@ -260,13 +232,8 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
 
 
 def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> float:
-    """Compute the seconds that the exchange of one layer and pass takes of the NIC: none inside a rack.
-
-    A NIC does one thing at a time: what CP takes is lost to the window that hides pipeline exchanges.
-    """
+    """Compute the seconds that the exchange of one layer and pass takes of the NIC, which no other can have then."""
     if s.context_parallel == 1:
         return 0.0
     near, far = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
-    if far.ranks <= 1:
-        return 0.0
-    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))
+    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))  # none inside a rack

@@ -95,12 +95,10 @@ def sends_beside_rings(
 
     ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
-    micro-batch on its way back meet rings, and no send before them does. The ring that ends last, that of the first
-    stage, meets none, as the stage's last pass has no stage to send to. Where gradients do not overlap passes, a
-    stage's ring follows its last send, and under ZB-H1 its last W, which comes after.
-
-    ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. The sends that passes
-    hide follow the rings already (`step.sharded_times` takes the rings' time from the NIC).
+    micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
+    none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send, and
+    under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide meet;
+    hidden ones follow the rings already (`step_prediction.sharded_times` takes their time from the NIC).
     """
     several = np.asarray(pipeline) > 1
     way = np.where(several, pipeline * virtual_stages - 1, 0)
@@ -128,8 +126,8 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
 def larger_in_flight(pipeline: Num, micro_batches: Num, *, smaller_first: Num) -> Num:
     """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events.
 
-    A chunk keeps up to 2·p of them. The peak of a stage whose larger chunks come first has as many in each of those
-    that there is room for; where they come last, p in each, as the first chunks have the others then.
+    A chunk keeps up to 2·p. A stage whose larger chunks come first has as many in each of them that there is room for
+    at its peak; where they come last, p in each, as the first chunks have the others then.
     """
     return np.minimum(np.where(smaller_first, pipeline, 2 * np.asarray(pipeline)), micro_batches)
 
@@ -147,11 +145,9 @@ def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
 
 
 def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
-    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones.
-
-    Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
-    (transformer_config.py, overlap_moe_expert_parallel_comm).
-    """
+    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones."""
+    # Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
+    # (transformer_config.py, overlap_moe_expert_parallel_comm).
     return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)
 
 
@@ -228,15 +224,12 @@ def run_passes(
 
 @dataclass(frozen=True)
 class PassOrder:
-    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only.
-
-    `waits`: of the pass before it on its device, and of its two inputs; `starts`: where each wave begins.
-    """
+    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only."""
 
     own: Ints
-    waits: Ints
+    waits: Ints  # for the pass before it on its device, and for its two inputs
     kind: Ints
-    starts: list[int]
+    starts: list[int]  # of waves
 
     @cached_property
     def one_by_one(self) -> list[tuple[int, ...]]:
@@ -311,12 +304,11 @@ def excess_seconds(
     head: tuple[float, float] = (0.0, 0.0),
     smaller_first: bool = False,
 ) -> float:
-    """Return the seconds that chunks of unequal work add to what equal ones would take.
+    """Return the seconds that chunks of unequal work add to m stages and the largest chunk on the other stages.
 
-    m stages and the largest chunk on the others. `passes`: seconds of a layer forward, backward, and recomputed.
-    Where every chunk has as much, nothing; with a short last round the closed form counts its waits already, and the
-    larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a stage, the smallest, and
-    fills it up to the largest.
+    `passes`: seconds of a layer forward, backward, and recomputed. With a short last round the closed form counts its
+    waits already, and the larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a
+    stage, the smallest, and fills it up to the largest.
     """
     pipeline, v, micro_batches = int(counts.pipeline), int(counts.virtual_stages), int(counts.micro_batches)
     ahead, back, recompute = passes
@@ -342,12 +334,11 @@ def min_excess_seconds(
     layer_seconds: Num,
     recompute_seconds: Num,
 ) -> Num:
-    """Bound the excess of unequal chunks from below.
+    """Bound the excess of unequal chunks from below; a test compares it with the order of events.
 
     Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
     first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short last
-    round loses is counted as micro-batches already (`schedule.effective_micro_batches`). A test compares it with the
-    order of events.
+    round loses is counted as micro-batches already (`effective_micro_batches`).
     """
     p, v, m, n, r = (np.asarray(x) for x in (pipeline, virtual_stages, micro_batches, layers, recomputed))
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds

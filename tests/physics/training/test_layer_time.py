@@ -20,7 +20,6 @@ from planner.physics.training import collectives, layer_time, memory, operations
 from planner.physics.training.collectives import LayerKind, layer_kinds, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
-from planner.physics.training.parallel_strategy import group_racks
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -423,10 +422,7 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
 
 def test_figures_of_a_step() -> None:
     """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half."""
-    # 721 replicas at 7 a rack are 103 racks, one more takes another.
     assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
     assert layer_time.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)
-    for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
-        assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks
