@@ -57,18 +57,13 @@ REPEATED: dict[RecomputeModule, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTimes:
-    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part.
-
-    Full recompute adds `recompute_seconds` to the backward pass: the forward pass once more, but for what selective
-    recompute of the other layers has there already. Nothing later in that pass waits for
-    `weight_gradient_seconds` of it, which ZB-H1 moves. The parts sum to forward and backward without full recompute.
-    """
+    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part."""
 
     forward_seconds: float
     backward_seconds: float
-    recompute_seconds: float
-    weight_gradient_seconds: float
-    parts: dict[str, float]
+    recompute_seconds: float  # that full recompute adds to the backward pass, beyond what selective recompute has there
+    weight_gradient_seconds: float  # of the backward pass, for which nothing later in it waits: ZB-H1 moves them
+    parts: dict[str, float]  # their sum: forward and backward without full recompute
 
 
 def _sum(operations: list[LayerOperation], kind: Kind) -> float:
@@ -173,8 +168,8 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
-    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
-    share where routing is not even. Of what overlaps, the passes hide their own length at most.
+    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time. Of what overlaps, the passes
+    hide their own length at most.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -192,15 +187,17 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
-def repeated_operations(
-    m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]
-) -> list[LayerOperation]:
-    """Return the operations that modules of selective recompute run again, other than unfused scores.
+def _repeated(
+    m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
+) -> tuple[list[LayerOperation], float]:
+    """Return the operations that modules of selective recompute run again, and the seconds of all that runs again.
 
     The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
-    outputs for products.
+    outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     """
     modules, latent = repeated_modules(m, s), m.model.latent_attention
+    if not modules:
+        return [], 0.0
     names = tuple(name for module in modules for name in REPEATED.get(module, ()))
     before_attention, before_ffn = False, "mlp" in modules and not kind.routed
     if "layernorm" in modules:
@@ -209,22 +206,16 @@ def repeated_operations(
         if latent is not None:
             names += ("cast for KV down", "cast for Q up" if latent.q_rank is None else "cast for Q down")
     norms = [o for o in forward if o.name == "norm"]
-    operations = [o for o, repeated in zip(norms, (before_attention, before_ffn), strict=True) if repeated]
-    return operations + [o for o in forward if o.name.startswith(names)]
-
-
-def _selective_seconds(
-    m: Machine, s: LayerShape, forward: list[LayerOperation], repeated: list[LayerOperation]
-) -> float:
-    """Compute the seconds of what selective recompute runs again: scores, modules, and a share of other GEMMs."""
-    modules, unfused = repeated_modules(m, s), 0.0
-    if not modules:
-        return 0.0
+    repeated = [o for o, again in zip(norms, (before_attention, before_ffn), strict=True) if again]
+    repeated += [o for o in forward if o.name.startswith(names)]
+    unfused = 0.0
     if not m.software.flash_attention and "core_attn" in modules:
-        softmax = math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
-        unfused = _sum(forward, "attention") + softmax
+        unfused = _sum(forward, "attention") + math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
     products = m.software.selective_gemm_share * (_sum(forward, "gemm") - _sum(repeated, "gemm"))
-    return unfused + math.fsum(o.seconds for o in repeated) + products
+    seconds = unfused + math.fsum(o.seconds for o in repeated) + products
+    if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
+        seconds += tensor_exchange_seconds(m, s, kind, of_ffn=True)
+    return repeated, seconds + (expert if "moe" in modules else 0.0)
 
 
 def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
@@ -255,11 +246,7 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     work = math.fsum(o.seconds for o in ops.forward)
     expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
-    repeated, modules = repeated_operations(m, s, kind, ops.forward), repeated_modules(m, s)
-    selective = _selective_seconds(m, s, ops.forward, repeated)
-    if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
-        selective += tensor_exchange_seconds(m, s, kind, of_ffn=True)
-    selective += expert if "moe" in modules else 0.0
+    repeated, selective = _repeated(m, s, kind, ops.forward, expert)
     forward = work + tensor + context + expert
     # The backward pass sends keys and values again, and their gradients back: twice the forward's exchange.
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
@@ -287,10 +274,9 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
 
 
 def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
-    """Compute the seconds of a layer: the mean over full and windowed attention, which alternate on stages.
+    """Compute the seconds of a layer, of one with experts where the model has any, or of a dense one at the `front`.
 
-    In a model with experts in all layers but the dense ones at the front, it is a layer with experts, or with `front` a
-    dense one.
+    It is the mean over full and windowed attention, which alternate on stages.
     """
     dense = front or m.model.experts is None
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
@@ -334,7 +320,7 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
 def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
     """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways.
 
-    They are what the framework does not overlap, and the excess over the chunk's windows (seconds). Plain 1F1B hides
+    They are the share that does not `overlap`, and the excess over the chunk's windows (seconds). Plain 1F1B hides
     none: each of its passes waits for the one before to cross and come back.
     """
     hidden = overlap * send_seconds
@@ -360,16 +346,12 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExchange:
-    """The reduce-scatter (or as well the gather) of weights over a site's replicas.
-
-    `steps_seconds` are those of its steps, whatever the bytes; then come the seconds by byte of the weights that every
-    token uses, and by byte of routed experts.
-    """
+    """The reduce-scatter (or as well the gather) of weights over a site's replicas."""
 
     weights: Weights
-    steps_seconds: Num
-    seconds_per_byte: Num
-    seconds_per_expert_byte: Num
+    steps_seconds: Num  # whatever the bytes
+    seconds_per_byte: Num  # of the weights that every token uses
+    seconds_per_expert_byte: Num  # of routed experts
 
     def seconds(self, element_bytes: float, *, layers: Num = 1.0, end: Num = 0.0) -> Num:
         """Compute the seconds to exchange the weights of `layers` layers and `end` embeddings once."""
@@ -379,10 +361,9 @@ class ReplicaExchange:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
-    """Return the exchange of weights over the replicas of a group.
+    """Return the exchange of weights over the replicas of a group: inside the rack, then between racks, over all NICs.
 
-    Inside the rack first, then between racks (those of a replica's CP ranks among them), each GPU its share over its
-    own NIC. Routed experts are shared by fewer GPUs: one in `expert_parallel` of the others.
+    The racks of a replica's CP ranks are among them. Routed experts are shared by one in `expert_parallel` of the GPUs.
     """
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
@@ -426,13 +407,12 @@ def data_parallel_tail_seconds(
     overlapped: OverlappedPasses,
     end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the hierarchical exchange of the largest stage.
+    """Compute the exposed seconds of the hierarchical exchange of the largest stage (Rajbhandari 2020, section 7).
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
     (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
-    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3
-    have reduced theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next
-    needs them (Rajbhandari 2020, section 7).
+    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3 have reduced theirs in
+    every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
     exchange, rate = replica_exchange(m, s, weights, group), m.software.data_efficiency
@@ -480,8 +460,7 @@ def end_sharding_seconds(
     """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
 
     Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
-    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide of it what they can,
-    but for the share that the framework exposes in any case.
+    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide what they can of it.
     """
     if zero_stage < 2:
         return 0.0

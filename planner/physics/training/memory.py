@@ -73,15 +73,11 @@ def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """Stored elements of a layer per token that are not kept, as they run again: by where and in which type they are.
+    """Stored elements of a layer per token that are not kept, as they run again, by where they are and their type."""
 
-    Inputs of products that every TP rank keeps; divided over TP ranks, Q, K and V, other inputs of products, and the
-    rest.
-    """
-
-    common_inputs: float = 0.0
-    attention: float = 0.0
-    inputs: float = 0.0
+    common_inputs: float = 0.0  # of products, which every TP rank keeps; what follows is divided over TP ranks
+    attention: float = 0.0  # Q, K and V
+    inputs: float = 0.0  # others of products
     others: float = 0.0
 
 
@@ -90,12 +86,10 @@ def discarded_elements(
 ) -> Discarded:
     """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores.
 
-    Unfused attention scores are counted elsewhere.
     Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
     (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm that
     is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses the
-    others with the product behind them (gpt_layer_specs.py). A dense FFN, whose input is not normed yet, has its norm
-    run again with it.
+    others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with it.
     """
     h, experts, latent = model.hidden, model.experts, model.latent_attention
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
@@ -117,8 +111,7 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
     They are those of the layer's output, and of the FFN before its activation; for routed experts, for each of a
     token's k, those of its output, of the input of the combination, and of the expert's inner tensors.
     """
-    wide = 2 if model.gated_ffn else 1
-    experts = model.experts
+    wide, experts = 2 if model.gated_ffn else 1, model.experts
     if not routed or experts is None:
         return model.hidden, wide * model.ffn_width
     return model.hidden, experts.per_token * (2 * model.hidden + wide * experts.ffn)
@@ -126,12 +119,12 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """Bytes of a stored element: most, masks of dropout, inputs of products and Q, K, V, which may be narrower."""
+    """Bytes of a stored element."""
 
     element: float
-    mask: float = 1.0
-    product: float | None = None
-    attention: float | None = None
+    mask: float = 1.0  # of dropout
+    product: float | None = None  # inputs of products, which may be narrower
+    attention: float | None = None  # Q, K and V
 
 
 def activation_bytes_per_layer(
@@ -187,11 +180,6 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def logits_bytes(model: Model, sequence: Num, micro_batch: Num, gpus: Num, *, logit_bytes: float = 4.0) -> Num:
-    """Compute the bytes of the last stage's logits on one of `gpus`, in FP32 by default (Korthikanti 2022, 4.3)."""
-    return logit_bytes * micro_batch * sequence * model.vocabulary / gpus
-
-
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
     """Compute the bytes of HBM that a plan may fill: all less the fraction and the constant kept for the framework."""
     return hbm_bytes * (1 - reserve_fraction) - reserve_bytes
@@ -199,20 +187,14 @@ def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBytes:
-    """Activation bytes of one layer and micro-batch on one GPU.
+    """Activation bytes of one layer and micro-batch on one GPU."""
 
-    `kept` is held between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `selective` is made once more for the backward pass of a layer under selective recompute,
-    without unfused scores. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` waits
-    in the host's memory.
-    """
-
-    kept: float
-    checkpoint: float
-    in_work: float
-    selective: float
-    gradients: float
-    offloaded: float
+    kept: float  # between the passes
+    checkpoint: float  # kept instead where the layer is recomputed
+    in_work: float  # while such a layer runs again
+    selective: float  # made once more for the backward pass under selective recompute, without unfused scores
+    gradients: float  # of the widest tensors as the backward pass begins
+    offloaded: float  # in the host's memory
 
 
 def repeats_modules(m: Machine) -> bool:
@@ -222,11 +204,9 @@ def repeats_modules(m: Machine) -> bool:
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
-    """Return the modules that run again in layers that are not recomputed whole.
-
-    Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
-    where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
-    """
+    """Return the modules that run again in layers that are not recomputed whole."""
+    # Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
+    # where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
     selective = s.recompute == "selective" or (s.recompute == "full" and not repeats_modules(m))
     return m.software.recompute_modules if selective else ()
 
@@ -241,13 +221,11 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
     attention = min(element, COMPUTE_BYTES["fp8"]) if attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
-
     sizes = ElementBytes(element, mask=0.0 if flash else 1.0, product=product, attention=attention)
 
     def stored(recompute: Recompute) -> float:
-        kept = replace(s, recompute=recompute)
-        experts: dict[str, Any] = {"routed": routed, "imbalance": m.expert_imbalance}
-        return float(activation_bytes_per_layer(m.model, m.sequence, kept, sizes, **experts))
+        own, imbalance = replace(s, recompute=recompute), m.expert_imbalance
+        return float(activation_bytes_per_layer(m.model, m.sequence, own, sizes, routed=routed, imbalance=imbalance))
 
     stays = 1 - m.software.activation_offload
     dropped = m.software.selective_gemm_share if modules else 0.0
@@ -274,27 +252,25 @@ def gpu_state_bytes(
 
     `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    copies and buckets are counted too. Embeddings and the head are not cast: where all weights are said to be in the
-    products' type these are kept in 16 bits, which is two casts of eight.
+    copies and buckets are counted too.
     """
-    cast = weight_cast_bytes(m)
-    end_cast = cast if m.precision.working_parameter_bytes <= COMPUTE_BYTES["fp8"] else 0.0
+    cast, usual, over = weight_cast_bytes(m), layers - front, replicas * s.context_parallel
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
         own = state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    (_, context, _), usual = s.degrees, layers - front
-    over = replicas * context
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
-    apart = end_cast != cast
-    shared = state(own + (0.0 if apart else embeddings), over)
-    if apart:
-        shared = shared + state(embeddings, over, end_cast)
-    if not w.experts:
-        return shared
-    return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+    # Embeddings and the head are not cast: where all weights are said to be in the products' type these are kept in 16
+    # bits, which is two casts of eight.
+    if cast and m.precision.working_parameter_bytes > COMPUTE_BYTES["fp8"]:
+        total = state(own, over) + state(embeddings, over, 0.0)
+    else:
+        total = state(own + embeddings, over)
+    if w.experts:
+        total = total + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+    return total
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
@@ -315,8 +291,8 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
     Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
     parallelism the gathered input too; and the dummy of the head's own gradient.
     """
-    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)
-    logits = logits_bytes(m.model, m.sequence, s.micro_batch, s.gpus, logit_bytes=one)
+    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)  # FP32: Korthikanti 2022, 4.3
+    logits = one * s.micro_batch * m.sequence * m.model.vocabulary / s.gpus
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
     states = hidden * s.tokens(m.sequence) * m.model.hidden * m.precision.activation_bytes
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
@@ -327,10 +303,9 @@ def working_bytes(
 ) -> Num:
     """Compute the working bytes of a GPU without the head, in addition to state and stored activations.
 
-    They are the gradient copy, under ZeRO-3 two layers' gathered weights, the layer that is run again where any is or
-    else its modules that are, and the gradients of one layer's widest tensors.
+    They are the gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in
+    use), the layer that is run again or else its modules, and the gradients of one layer's widest tensors.
     """
-    # One layer's gathered weights are in use while the next layer's arrive.
     gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
     if front_layers(m.model) and repeats_modules(m):
@@ -359,28 +334,27 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage.
+    """Compute the bytes by part on a GPU of a stage; broadcasts over everything but the shape.
 
-    Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight; recomputed layers are
-    spread over all chunks, front layers are in the first. The bytes that the head needs at its peak beyond the rest are
-    counted under `logits`.
+    An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
+    the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
-    share = recomputed / np.maximum(layers, 1)
     smaller_first = smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
+    of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
+    of_front = in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each)
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
     head = head_bytes(m, s, w) + gradient_copy_bytes(m, s, w, front=front) - working
     return {
         "state": gpu_state_bytes(m, s, w, **size),
-        "activations": kept * (each.kept + share * (each.checkpoint - each.kept))
-        + in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each),
+        "activations": kept * of_layer + of_front,
         "working": working,
         "logits": (stage == np.asarray(pipeline) - 1) * np.maximum(0.0, head),
     }
@@ -393,23 +367,13 @@ def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Compute the bytes by part on a GPU of every stage."""
-    p, v = strategy.pipeline_parallel, strategy.virtual_stages
-    stages = np.arange(p)
-    parts = memory_by_part(
-        m,
-        strategy.shape,
-        schedule.PipelineCounts(p, v, strategy.micro_batches),
-        StageLayers(
-            stage=stages,
-            layers=np.array(strategy.layers_per_stage),
-            recomputed=np.array(strategy.recomputed),
-            front=np.array(front_by_stage(m.model, strategy.layers_per_stage, v)),
-        ),
-        zero_stage=strategy.zero_stage,
-        replicas=strategy.min_replicas,
-        order=strategy.schedule,
-    )
-    return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}
+    p, v, layers = strategy.pipeline_parallel, strategy.virtual_stages, strategy.layers_per_stage
+    front, recomputed = np.array(front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
+    stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
+    counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas
+    sharded: dict[str, Any] = {"zero_stage": strategy.zero_stage, "replicas": replicas, "order": strategy.schedule}
+    parts = memory_by_part(m, strategy.shape, counts, stages, **sharded)
+    return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), (p,)) for k, v in parts.items()}
 
 
 def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:

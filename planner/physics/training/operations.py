@@ -1,8 +1,4 @@
-"""Seconds of the operations of one layer on one GPU, forward and backward.
-
-A layer is a list of operations, not a number: matrix products or GEMMs (FLOP at a share of peak, and operand traffic),
-flash attention, and element-wise work bound by HBM. Backward work follows from forward work operation by operation.
-"""
+"""Seconds of the operations of one layer on one GPU, forward and backward: GEMMs, attention, and work bound by HBM."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -92,15 +88,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class LayerOperation:
-    """One operation of a layer, with the seconds that it keeps one GPU busy.
-
-    Nothing later in the backward pass waits for `weight_gradient_seconds` of them.
-    """
+    """One operation of a layer, with the seconds that it keeps one GPU busy."""
 
     name: str
     kind: Kind
     seconds: float
-    weight_gradient_seconds: float = 0.0
+    weight_gradient_seconds: float = 0.0  # of them, for which nothing later in the backward pass waits
 
 
 def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
@@ -108,16 +101,6 @@ def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
     dtype = dtype or m.precision.compute
     scale = {"fp8": SCALE_BYTES[m.software.fp8_recipe], "fp4": FP4_SCALE_BYTES}.get(dtype, 0.0)
     return COMPUTE_BYTES[dtype] + scale
-
-
-def cast_bytes(m: Machine) -> float:
-    """Return the HBM bytes of casting one element to the products' type.
-
-    It is read, once more where the largest element of the tensor is sought first (one scale a tensor from its own, and
-    FP4), and written by rows and by columns, or once where products take one cast either way.
-    """
-    reads = 2 if m.precision.compute == "fp4" or m.software.fp8_recipe == "per_tensor" else 1
-    return reads * m.precision.activation_bytes + casts(m) * stored_bytes(m)
 
 
 def casts(m: Machine) -> int:
@@ -216,15 +199,12 @@ def hbm_rate(m: Machine) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast.
-
-    `start_seconds` and `cast_seconds` are those of the start of each and of the cast of its input.
-    """
+    """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast."""
 
     count: Num = 1
     share: float = 1.0
-    start_seconds: float = 0.0
-    cast_seconds: float = 0.0
+    start_seconds: float = 0.0  # of each
+    cast_seconds: float = 0.0  # of the start of the cast of its input
     casts_input: bool = True
     casts_gradient: bool = True
 
@@ -268,16 +248,18 @@ class Passes:
         delayed = float(weights / share + count * added) + starts
         self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if (dtype or m.precision.compute) in NARROW:
-            cast, traffic = f"cast for {name}", m.software.quantise_traffic
-            each = cast_bytes(m)
-            rate = hbm_rate(m) / traffic if traffic else float("inf")
+            # An element is read, once more where the largest of the tensor is sought first (one scale a tensor from its
+            # own, and FP4), and written by rows and by columns, or once where products take one cast either way.
+            reads = 2 if m.precision.compute == "fp4" or m.software.fp8_recipe == "per_tensor" else 1
+            each = reads * m.precision.activation_bytes + casts(m) * stored_bytes(m)
+            rate = hbm_rate(m) / m.software.quantise_traffic if m.software.quantise_traffic else float("inf")
             for operations, width, casts_it in (
                 (self.forward, inner, grouped.casts_input),
                 (self.backward, columns, grouped.casts_gradient),
             ):
                 if casts_it:
                     seconds = float(count * (rows * width * each / rate + wait))
-                    operations.append(LayerOperation(cast, "quantise", seconds))
+                    operations.append(LayerOperation(f"cast for {name}", "quantise", seconds))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
@@ -364,14 +346,13 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
 def narrow_heads(m: Machine) -> float:
     """Return how much longer a flash kernel takes for a FLOP than one in 16 bits with heads of 128.
 
-    The exponential of a score takes as long whatever the head's width, so that narrow heads reach less of the peak
-    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials). In FP8 the
-    products take less by what the accelerator's products reach in either type, the exponentials as long as before.
+    The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
+    the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
     """
     latent, least = m.model.latent_attention, m.gpu.softmax_width
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0
-    if attends_in_fp8(m):
+    if attends_in_fp8(m):  # they take less by what the accelerator's products reach in either type
         peak, share = m.gpu.peak_flop_per_second, m.gpu.gemm_efficiency.max_share
         wide, narrow = (peak[x] * share[x] for x in (attention_dtype(m), "fp8"))
         products = wide / narrow
