@@ -1,7 +1,7 @@
 """How often a job stops, and the time that stops cost: from seconds of steps to seconds on a clock.
 
 Stops come at random with a mean time M between them, of time in which the job trains or writes checkpoints. The
-stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share.
+stretch is the mean time that passes for a second of steps; its inverse is the useful share.
 """
 
 from collections.abc import Iterator
@@ -198,12 +198,10 @@ def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Che
 
 
 def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:
-    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
-
-    The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
-    """
+    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least."""
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
+    # The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
     return np.maximum(best, job.step_seconds)
 
 

@@ -1,6 +1,7 @@
 """Spare racks and GPUs, a job's recovery with them, and a plan's useful share at other choices."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,14 +52,13 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
 def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float64]]:
     """Return the chance of each number of fit racks within 40 standard deviations of the mean, and the least of these.
 
-    Each is its neighbour's times (n - k)/(k + 1) · p/(1 - p). SciPy has their sums, but behind Pyomo it loads all of
-    itself, which takes longer than thousands of them.
+    SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
     """
     mean = racks * availability
     reach = 40 * (1 + math.sqrt(mean * (1 - availability)))
     first, last = max(0, math.floor(mean - reach)), min(racks, math.ceil(mean + reach))
     k = np.arange(first, last)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"):  # each is its neighbour's times (n - k)/(k + 1) · p/(1 - p)
         ratios = np.log((racks - k) / (k + 1) * (availability / (1 - availability)))
     logs = np.concatenate([[0.0], np.cumsum(ratios)])
     chances = np.exp(logs - logs.max())
@@ -84,11 +84,8 @@ def min_spares(needed: int, availability: float, target: float) -> int:
     high = 1
     while enough_share(needed, high, availability) < target:
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough_share(needed, middle, availability) >= target else (middle, high)
-    return high
+    enough = range(high // 2 + 1, high + 1)
+    return enough[bisect_left(enough, target, key=lambda spares: enough_share(needed, spares, availability))]
 
 
 @lru_cache(maxsize=65536)
@@ -237,19 +234,19 @@ def upkeep_of(
         if instance.hardware.racks is not None and needed + spare > max(needed, instance.hardware.racks):
             continue
         there = standing_of([(needed, spare)], fit, block.replicas)
-        for stretch, way in stretches(job, there):
-            found.append(
-                Upkeep(
-                    way=way,
-                    stretch=float(stretch),
-                    standing=there,
-                    spare_target=target,
-                    spare_racks={CLUSTER: spare},
-                    rack_availability=fit,
-                    work_gpus=block.work_gpus,
-                    rails=block.work_gpus,
-                )
+        found += [
+            Upkeep(
+                way=way,
+                stretch=float(stretch),
+                standing=there,
+                spare_target=target,
+                spare_racks={CLUSTER: spare},
+                rack_availability=fit,
+                work_gpus=block.work_gpus,
+                rails=block.work_gpus,
             )
+            for stretch, way in stretches(job, there)
+        ]
     best = min(found, key=lambda upkeep: upkeep.stretch, default=None)
     if best is None or math.isinf(best.stretch):
         problem = f"{needed:,} racks are never all fit for work, and no replica can be spared"

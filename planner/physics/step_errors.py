@@ -1,9 +1,4 @@
-"""Errors of the prediction: intervals by class of run, extrapolations, and the rows that support the constants.
-
-The table `step_errors` of the catalogue holds the errors on each class of measured rows of constants that were fitted
-without these rows; `constant_support` the posterior of the fit: the standard deviation of each constant's logarithm,
-and the correlations between them.
-"""
+"""Errors of the prediction: intervals by class of run, extrapolations, and the rows that support the constants."""
 
 import math
 import re
@@ -58,7 +53,7 @@ class SourceSpreads(Frozen):
 
 
 class ErrorTable(Frozen):
-    """Classes of measured rows by name, and the types of product that rows of each accelerator and stack had."""
+    """Errors by class of measured rows, of constants fitted without these; types of product of accelerators, stacks."""
 
     source: str
     spreads: SourceSpreads
@@ -122,8 +117,8 @@ def interval(
 ) -> tuple[float, float]:
     """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it.
 
-    Its ends are the prediction times the ratios of measurement to prediction that enclose 4 of 5 rows of a source that
-    no fit has seen. They are wider where no measured row has the machine's accelerator or its stack.
+    It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
+    accelerator or its stack.
     """
     like = like_rows(m, strategy, errors)
     low, high = like.unmeasured_over_predicted if unmeasured(m, errors) else like.measured_over_predicted
@@ -151,12 +146,13 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
 
 def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
     """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
-    known, sentences = errors or table(), dict[str, str]()
-    named = {"accelerator": m.gpu.name, "software": m.software.name}
-    for (part, name), measured in zip(named.items(), (known.accelerators, known.software), strict=True):
-        if width(m) not in measured.get(name, ()):
-            sentences[part] = f"no measured row of {name} in {width(m)}"
-    return sentences
+    known = errors or table()
+    parts = ("accelerator", m.gpu.name, known.accelerators), ("software", m.software.name, known.software)
+    return {
+        part: f"no measured row of {name} in {width(m)}"
+        for part, name, measured in parts
+        if width(m) not in measured.get(name, ())
+    }
 
 
 MOVE = 0.01  # of a constant's logarithm, for the slope of a step
@@ -172,7 +168,7 @@ class ConstantSupport(Frozen):
     path: str
     rows: int = Field(description="Rows of the fit whose step changes with it by 1 % or more of its own change.")
     sources: int = Field(description="Sources that these rows come from.")
-    deviation: NonNegative = Field(description="Standard deviation left of its logarithm.")
+    deviation: NonNegative = Field(description="Standard deviation that the posterior of the fit leaves its logarithm.")
 
     def touches(self, machine: Machine) -> bool:
         """Return whether it is a constant of a machine."""
