@@ -1,7 +1,6 @@
 """The formulas, each in one place with its source: plain functions, SI units, no solver, no files.
 
-Arguments typed ``Num`` may be floats or numpy arrays of them; the formulas are plain arithmetic and broadcast. Long
-computations look at a clock between their steps.
+Arguments typed ``Num`` may be floats or arrays of them: formulas broadcast. Long computations look at a clock.
 """
 
 from collections.abc import Callable, Iterator

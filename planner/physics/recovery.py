@@ -141,11 +141,8 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
-    """Return the stretch where a stop costs a restart and the work since the last checkpoint.
-
-    Renewal theory: τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the
-    restart of R seconds (Daly 2006, eq. 13).
-    """
+    """Return the stretch where a stop costs a restart and the work since the last checkpoint (Daly 2006, eq. 13)."""
+    # τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the restart of R.
     tau = np.asarray(interval, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         grown = np.expm1((tau + write) / mean)
@@ -258,11 +255,9 @@ def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, i
 
 
 def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
-    """Return the share of time that copies in storage take, and the work that correlated stops lose to them.
-
-    Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
-    rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
-    """
+    """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
+    # Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
+    # rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
     if target == "storage":
         return 0.0
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") * job.stops_per_second)
@@ -299,11 +294,9 @@ def inverse_share_there(away: Any, stalled: Any) -> Any:
 
 
 def _elastic_rates(job: CheckpointedJob) -> tuple[Any, Any, Any, Any]:
-    """Return the correlated stops a second; and seconds for one of work: stalled, of one replica away, of copies.
-
-    Correlated stops stall the job by a whole restart. Where replicas share the optimiser's state each step ends with a
-    copy of it to a neighbour's memory.
-    """
+    """Return the correlated stops a second; and seconds for one of work: stalled, of one replica away, of copies."""
+    # Correlated stops stall the job by a whole restart. Where replicas share the optimiser's state each step ends with
+    # a copy of it to a neighbour's memory.
     rates, stops, step = job.r, job.stops_per_second, np.asarray(job.step_seconds, dtype=np.float64)
     stalls = (rates.elastic_stall_seconds + rates.correlated_share * job.restart_seconds()) * stops
     away, copies = job.replica_gpus * stops / job.gpus * rates.rejoin_seconds, np.zeros_like(step)

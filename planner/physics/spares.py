@@ -35,11 +35,9 @@ from planner.plan.plan_sections import ReliabilityPlan
 
 
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
-    """Compute the share of time in which at least `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work.
-
-    GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
-    have no spares; each counts for each of the rack's GPUs.
-    """
+    """Compute the share of time in which `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work."""
+    # GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
+    # have no spares; each counts for each of the rack's GPUs.
     share = {"gpu": 0.0, "rack": 0.0}  # in repair per GPU at work, by what a failure takes out: the sum of MTTR/MTBF
     for part in rates.parts.values():
         if part.gpu_hours_per_event is not None:
@@ -50,10 +48,8 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
 
 @lru_cache(maxsize=256)
 def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float64]]:
-    """Return the chance of each number of fit racks within 40 standard deviations of the mean, and the least of these.
-
-    SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
-    """
+    """Return the chances of numbers of fit racks within 40 standard deviations of the mean, and the least of these."""
+    # SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
     mean = racks * availability
     reach = 40 * (1 + math.sqrt(mean * (1 - availability)))
     first, last = max(0, math.floor(mean - reach)), min(racks, math.ceil(mean + reach))

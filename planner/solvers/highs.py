@@ -193,12 +193,10 @@ class HighsSearch:
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(self, fixed: Floats | None = None, *, quick: bool = False, turned: bool = False) -> Any:
-        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
-
-        `turned`: the objective is another one than in the run before. The point is then still feasible, and the primal
-        simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the time of
-        the dual alone.
-        """
+        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
+        # `turned`: the objective is another one than in the run before. The point is then still feasible, and the
+        # primal simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the
+        # time of the dual alone.
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
@@ -218,10 +216,8 @@ class HighsSearch:
             self.add(rows)
 
     def tighten(self) -> Any:
-        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
-
-        A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
-        """
+        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it."""
+        # A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
         none = np.zeros(len(every))
@@ -260,12 +256,10 @@ class HighsSearch:
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
     def search(self, relative_gap: float, absolute_gap: float) -> statuses.SearchResult:
-        """Return the best point that satisfies all rows, lazy ones included.
-
-        The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the value
-        stays and the proof is done. Where no values of the other columns complete the integers, the rows that were
-        added exclude them.
-        """
+        """Return the best point that satisfies all rows, lazy ones included."""
+        # The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the
+        # value stays and the proof is done. Where no values of the other columns complete the integers, the rows that
+        # were added exclude them.
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
@@ -391,11 +385,9 @@ def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) ->
 
 
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
-    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point.
-
-    The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all columns
-    allow (Farkas).
-    """
+    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
+    # The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all
+    # columns allow (Farkas).
     statuses.require_highs()
     search = HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
     search.relax()

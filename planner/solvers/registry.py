@@ -1,7 +1,6 @@
 """The solvers by name, and the choice among those that can solve a formulation.
 
-Formulations that one back end alone can solve call it by its module; those that two can go through here, so that
-`Options.solver` selects between them. Back ends are imported when they run: each takes a second to load.
+Formulations that one back end alone can solve call it by its module; those that two can go through here.
 """
 
 from collections.abc import Callable

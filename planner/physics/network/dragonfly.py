@@ -400,10 +400,8 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
-    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays.
-
-    Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
-    """
+    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays."""
+    # Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
     several = np.minimum(links, 1)
     if not valiant:
         return 1 / (1 + several)
@@ -412,8 +410,5 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound ceil(links / switches) over links / switches: the links of the fullest switch of a group over the mean.
-
-    The links go to the switches in turn; the bound falls as there are more links.
-    """
+    """Bound ceil(links / switches) over links / switches, where links go to switches in turn: the fullest over the mean."""
     return 1 + (switches - 1) / links

@@ -353,10 +353,7 @@ def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
 
 
 def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
-    """Return the price of a design and its power; infinite where no medium reaches.
-
-    `switch` is the leaf's model, `above` are those of the tiers above it, which have the same ports.
-    """
+    """Return the price and power of a design, of the models `above` the leaf's; infinite where no medium reaches."""
     boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     if by_reach(network):
         ends, *links = _bills(network, design, design.runs)
@@ -370,10 +367,8 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
 
 
 def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
-    """Return the price and power of a WAN gateway's switches, amid the site, and of its links to the fabric.
-
-    The ports and optics towards the wide area are in the price of a wavelength.
-    """
+    """Return price and power of a WAN gateway's switches, amid the site, and of its links to the fabric."""
+    # The ports and optics towards the wide area are in the price of a wavelength.
     if not design.wan_ports:
         return Bill(0.0, 0.0)
     links = _flat(network, design.wan_gateway_links, 0)
@@ -449,10 +444,8 @@ def min_fabric_usd(network: Network | None) -> float:
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks of a site from which a tree needs links out of its leaves, or its spines, with their least price.
-
-    In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
-    """
+    """Pair the racks of a site from which a tree needs links out of its leaves, or spines, with their least price."""
+    # In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):
         return []

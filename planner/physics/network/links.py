@@ -51,10 +51,8 @@ def same_ports(one: Switch, other: Switch) -> bool:
 
 
 def spare_ports(used: int, spares: Spares) -> int:
-    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures.
-
-    The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
-    """
+    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures."""
+    # The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     failure_chance = spares.failure_chance
     by_share = math.ceil(used * spares.share - 1e-9)
     if failure_chance <= 0:
@@ -103,19 +101,15 @@ class Places:
         return self._runs[size]
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
-        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
-
-        `spread`: both ends are switches, which are in network racks around the middle and not all in one.
-        """
+        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends."""
+        # `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         along, across = np.abs(one - other).T
         length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
     def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
-        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks.
-
-        Runs of either follow each other from the site's first rack; the last may be smaller.
-        """
+        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks."""
+        # Runs of either follow each other from the site's first rack; the last may be smaller.
         own = self.runs(size)
         middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
         return self.metres(own, middles, spread=spread)

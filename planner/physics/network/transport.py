@@ -94,11 +94,9 @@ def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
 
 
 def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
-    """Return the largest number of all-to-all flows that leave one block, over the block's size.
-
-    Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
-    the block send i·(n - i)/(n - 1) out of it.
-    """
+    """Return the largest number of all-to-all flows that leave one block, over the block's size."""
+    # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
+    # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
         return 0.0
     ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
@@ -113,11 +111,8 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
 
 
 def exchange_bound(fragments: int, racks: int, group: int) -> float:
-    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage.
-
-    Only the groups at the two ends of a fragment lie partly outside the block, and a group that the block's edge halves
-    sends most.
-    """
+    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage."""
+    # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
     return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
@@ -302,11 +297,9 @@ def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
 def shared_links(
     transport_slowdown: float, sends: Mapping[str, float], rings: Mapping[str, float]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends alone, of rings alone, and together.
-
-    Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks, section
-    6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
-    """
+    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together."""
+    # Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
+    # section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
 
     def slowed(load: float) -> float:
         return transport_slowdown * max(1.0, load)

@@ -327,11 +327,9 @@ Priced = TypeVar("Priced", bound=Frozen | str)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
-    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`.
-
-    Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
-    of operation where a grid prices it, else by the watt of the fabric.
-    """
+    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`."""
+    # Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
+    # of operation where a grid prices it, else by the watt of the fabric.
     operation, network = instance.operation or Operation(), instance.network
     hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
 

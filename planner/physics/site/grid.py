@@ -153,10 +153,8 @@ class PowerNetwork:
 
     @cached_property
     def bridges(self) -> dict[int, Integers]:
-        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides.
-
-        Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
-        """
+        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides."""
+        # Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
         around: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
         for line, (i, j) in enumerate(zip(self.a.tolist(), self.b.tolist(), strict=True)):
             around[i].append((j, line))

@@ -32,10 +32,7 @@ def exchange_bytes(gradient_bytes: float, sites: int) -> float:
 
 
 def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_rtt_ms: float) -> float:
-    """Compute the rate in Gbps that moves `link_bytes` one way within the window that hides it: 8·S/(T - k·RTT).
-
-    The rate is infinite where the round trips alone fill the window.
-    """
+    """Compute the Gbps that move bytes one way within the window that hides them: 8·S/(T - k·RTT), perhaps infinite."""
     return need_gbps(link_bytes, window_seconds, wan.round_trips * link_rtt_ms / 1e3)
 
 

@@ -124,11 +124,9 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
 
 
 def larger_in_flight(pipeline: Num, micro_batches: Num, *, smaller_first: Num) -> Num:
-    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events.
-
-    A chunk keeps up to 2·p. A stage whose larger chunks come first has as many in each of them that there is room for
-    at its peak; where they come last, p in each, as the first chunks have the others then.
-    """
+    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events."""
+    # A chunk keeps up to 2·p. A stage whose larger chunks come first has as many in each of them that there is room for
+    # at its peak; where they come last, p in each, as the first chunks have the others then.
     return np.minimum(np.where(smaller_first, pipeline, 2 * np.asarray(pipeline)), micro_batches)
 
 
@@ -270,10 +268,8 @@ def _order(p: int, m: int, v: int) -> PassOrder:
 
 
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
-    """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
-
-    Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
-    """
+    """List the passes of device i in order: their numbers, those that each waits for, and their kinds."""
+    # Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)

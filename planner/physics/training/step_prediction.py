@@ -115,11 +115,9 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
-    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
-
-    Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The time
-    that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
-    """
+    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group."""
+    # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
+    # time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
     forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
@@ -158,10 +156,8 @@ def front_seconds(x: Pipeline, stage: Num) -> Num:
 
 
 def least_layers(x: Pipeline) -> int:
-    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's.
-
-    Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
-    """
+    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's."""
+    # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
     return max(1, model.layers - math.ceil(spared / usual - 1e-9))
@@ -188,10 +184,8 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
 def excess_seconds(
     x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
 ) -> float:
-    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events.
-
-    The last stage has the head in its last chunk, a third of it forward: one product of three.
-    """
+    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events."""
+    # The last stage has the head in its last chunk, a third of it forward: one product of three.
     last = stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
@@ -220,11 +214,9 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
 def between_sites_seconds(
     x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
 ) -> Num:
-    """Compute the exposed seconds of the exchange of gradients between sites, of the stage that ends last.
-
-    It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
-    the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
-    """
+    """Compute the exposed seconds of the exchange of gradients between sites, of the stage that ends last."""
+    # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
+    # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:
         return 0.0
     gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline)
@@ -412,11 +404,9 @@ def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them.
-
-    A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a layer's
-    all-reduce and the exchange between sites overlap backward passes.
-    """
+    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
+    # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
+    # layer's all-reduce and the exchange between sites overlap backward passes.
     shape, group = strategy.shape, _group(m, strategy)
     x = pipeline_of_strategy(m, c, strategy)
     sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))

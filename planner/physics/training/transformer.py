@@ -14,11 +14,9 @@ from planner.physics import Num
 
 
 def attention_parameters(model: Model) -> int:
-    """Return the weights of one layer's attention: the Q, K, V and output projections.
-
-    Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and to
-    the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
-    """
+    """Return the weights of one layer's attention: the Q, K, V and output projections."""
+    # Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and
+    # to the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
     latent = model.latent_attention
     if latent is None:
         return 2 * model.hidden * model.head * (model.heads + model.kv)
@@ -45,11 +43,8 @@ def dense_layer_parameters(model: Model) -> int:
 
 
 def layer_parameters(model: Model, *, active: bool = False) -> int:
-    """Return the weights of one layer of the prevailing kind, or the `active` ones: those that one token meets.
-
-    A dense layer, or where the model has experts attention, router, shared experts, and all routed experts or a token's
-    top-k of them (arXiv 2412.19437, eqs. 12-15).
-    """
+    """Return the weights of one layer of the prevailing kind, or the `active` ones: those that one token meets."""
+    # A dense layer, or attention, router, shared and routed experts (arXiv 2412.19437, eqs. 12-15).
     if model.experts is None:
         return dense_layer_parameters(model)
     shared = attention_parameters(model) + _ffn_weights(model, model.experts.shared_ffn)
@@ -109,10 +104,8 @@ def attention_score_flop(
 
 
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention.
-
-    That is L·(24·b·s·h² + 4·b·s²·h) for the plain GPT (Narayanan 2021, appendix); tokens use their top-k experts only.
-    """
+    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention, tokens at top-k experts."""
+    # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT (Narayanan 2021, appendix).
     products = gemm_flop(_over_layers(model, active=True), micro_batch * sequence)
     full = attention_score_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
