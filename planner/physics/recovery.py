@@ -120,12 +120,10 @@ class CheckpointedJob:
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
-    """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
-
-    With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
-    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
-    down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
-    """
+    """Return the interval that loses least to checkpoints and to work done again (renewal theory: Daly 2006)."""
+    # With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (without his
+    # expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
+    # down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
     c = np.minimum(np.asarray(write / mean, dtype=np.float64), LARGE)
     u = c + np.minimum(1.0, np.sqrt(2 * c))
     for _ in range(NEWTON_STEPS):
@@ -281,12 +279,10 @@ def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:
-    """Return y, 1 over the mean share of replicas that are there while the job trains.
-
-    For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
-    the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
-    with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
-    """
+    """Return y, 1 over the mean share of replicas that are there while the job trains."""
+    # For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
+    # the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
+    # with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
     s = np.minimum(stalled, MOST_STALLED)
     b = 1 + away - s
     root = np.sqrt(b * b + 4 * s)

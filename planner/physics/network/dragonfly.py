@@ -410,5 +410,5 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound ceil(links / switches) over links / switches, where links go to switches in turn: the fullest over the mean."""
+    """Bound ceil(links / switches) over links / switches: the fullest switch over the mean where links go in turn."""
     return 1 + (switches - 1) / links

@@ -62,11 +62,9 @@ class SiteFibre:
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
-    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh.
-
-    The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
-    paths, so that no one cut takes it out.
-    """
+    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh."""
+    # The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two
+    # diverse paths, so that no one cut takes it out.
     nodes = {node.id: (node.latitude, node.longitude) for node in sorted(wan.fibre_nodes, key=lambda node: node.id)}
     given: Sequence[FibreEdge] = wan.fibre_edges
     if not wan.fibre_edges:

@@ -76,11 +76,12 @@ class Form:
 
 
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each waiting one way of the slowest link.
+    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each one way of the slowest link.
 
-    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one
-    with the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
+    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
+    the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
     """
+    # That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005).
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
@@ -90,11 +91,9 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005).
-
-    That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
-    much on each link.
-    """
+    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005)."""
+    # One round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as much on
+    # each link.
     trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
     root = min(trips, key=lambda site: trips[site])
     leaves = [site for site in sorted(sites) if site != root]

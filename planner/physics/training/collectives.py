@@ -72,12 +72,10 @@ def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them.
-
-    In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
-    part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at the same
-    time, so the slowest sets the time; their latencies add.
-    """
+    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them."""
+    # In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and
+    # another part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at
+    # the same time, so the slowest sets the time; their latencies add.
     group = math.prod(np.asarray(level.ranks) for level in levels)
     below: Num = 1.0
     busiest: Num = 0.0
@@ -107,11 +105,9 @@ def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batche
 
 
 def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
-    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide.
-
-    Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
-    or the part of all exchanges that exceeds the other layers' backward passes.
-    """
+    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide."""
+    # Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
+    # or the part of all exchanges that exceeds the other layers' backward passes.
     return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * backward_seconds)
 
 
@@ -165,11 +161,9 @@ def front_layers(model: Model) -> int:
 
 
 def smaller_chunks_first(model: Model, stage: Num) -> Num:
-    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding.
-
-    So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
-    take the place of others of the first chunk, which is then a larger one.
-    """
+    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding."""
+    # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
+    # take the place of others of the first chunk, which is then a larger one.
     return (np.asarray(stage) == 0) & (front_layers(model) == 0)
 
 
@@ -218,12 +212,10 @@ def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
 
 
 def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdown: float) -> float:
-    """Compute the exposed seconds of passing keys and values round the CP ranks in one pass.
-
-    Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
-    hierarchical all-gather (Thakur 2005): inside the rack, then over c racks, where each GPU carries its share over its
-    own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown. The backward pass pays it twice.
-    """
+    """Compute the exposed seconds of passing keys and values round CP ranks in a pass (Thakur 2005); twice backward."""
+    # Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
+    # hierarchical all-gather: inside the rack, then over c racks, where each GPU carries its share over
+    # its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown.
     if s.context_parallel == 1:
         return 0.0
     levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)

@@ -76,11 +76,9 @@ def overlaps_tensors(m: Machine) -> bool:
 
 
 def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
-    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies.
-
-    A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
-    about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
-    """
+    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies."""
+    # A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
+    # about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
     levels = group_levels(m, stride=1, ranks=s.tensor_parallel)
     elements = s.tokens(m.sequence) * m.model.hidden
     size, whole = elements * m.precision.collective_bytes, elements * gathered
@@ -91,12 +89,10 @@ def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
-    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward.
-
-    Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the loss
-    sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where it is
-    fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
-    """
+    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward."""
+    # Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
+    # loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
+    # it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
     if s.tensor_parallel == 1:
         return 0.0, 0.0
     one = sum(tensor_seconds(m, s, gathered=m.precision.collective_bytes)) + m.software.collective_seconds
@@ -137,12 +133,10 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
 
 
 def domains_of_token(experts: Experts, domains: float) -> float:
-    """Compute the mean number of n domains that hold experts of a token, with its k experts at random in g of G groups.
-
-    Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
-    with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of a
-    group has the group with g/G (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
-    """
+    """Compute the mean number of n domains with experts of a token, k at random in g of G groups (arXiv 2412.19437)."""
+    # Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
+    # with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of
+    # a group has the group with g/G (node-limited routing, section 2.1.2).
     k, total, own = experts.per_token, experts.groups, experts.groups_per_token
     if domains >= total:
         return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
@@ -154,11 +148,9 @@ def domains_of_token(experts: Experts, domains: float) -> float:
 
 
 def overlaps_experts(m: Machine, s: LayerShape) -> bool:
-    """Return whether the experts' exchange overlaps the passes of another micro-batch.
-
-    Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
-    `schedule.may_overlap_experts`.
-    """
+    """Return whether the experts' exchange overlaps the passes of another micro-batch."""
+    # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
+    # `schedule.may_overlap_experts`.
     limited = limits_expert_overlap(m, s)
     return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))
 
@@ -227,11 +219,9 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
 
 
 def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]) -> float:
-    """Compute the seconds of a forward pass behind the last tensor that full recompute needs again.
-
-    No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum and
-    the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
-    """
+    """Compute the seconds of a forward pass behind the last tensor that full recompute needs again."""
+    # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum
+    # and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
     if kind.routed or not m.software.recompute_stops_early:
         return 0.0
     last = math.fsum(o.seconds for o in forward if o.name in ("FFN out", "cast for FFN out"))
@@ -305,11 +295,9 @@ def pipeline_send_nic_seconds(m: Machine, s: LayerShape) -> float:
 
 
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
-    """Compute the seconds of one pipeline send, and of the all-gather among the TP ranks behind it.
-
-    It crosses the NIC at its slowdown, or stays `inside` the scale-up domain. Under sequence parallelism the next
-    layer wants its input split as it arrives: no gather (Narayanan 2021, section 4.1; Korthikanti 2022, section 4.2).
-    """
+    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it."""
+    # Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
+    # 4.1; Korthikanti 2022, section 4.2).
     level, size, gather = scale_up(m, 2) if inside else nic(m, 2, slowdown), pipeline_send_bytes(m, s), 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
@@ -318,11 +306,9 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
 
 
 def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
-    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways.
-
-    They are the share that does not `overlap`, and the excess over the chunk's windows (seconds). Plain 1F1B hides
-    none: each of its passes waits for the one before to cross and come back.
-    """
+    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways."""
+    # They are the share that does not `overlap`, and the excess over the chunk's windows. Plain 1F1B hides none: each
+    # of its passes waits for the one before to cross and come back.
     hidden = overlap * send_seconds
     excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
     return 2 * (send_seconds - hidden) + excess
@@ -361,10 +347,8 @@ class ReplicaExchange:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
-    """Return the exchange of weights over the replicas of a group: inside the rack, then between racks, over all NICs.
-
-    The racks of a replica's CP ranks are among them. Routed experts are shared by one in `expert_parallel` of the GPUs.
-    """
+    """Return the exchange of weights over the replicas of a group: inside the rack, then between racks, by all NICs."""
+    # Routed experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
     if not weights.experts:
@@ -377,10 +361,8 @@ def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: Replica
 
 
 def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
-    """Compute the seconds to all-reduce one layer's gradients between a group's racks at the NIC's ideal rate.
-
-    Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta (Thakur 2005).
-    """
+    """Compute the seconds to all-reduce a layer's gradients between racks at the NIC's ideal rate (Thakur 2005)."""
+    # Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta.
     g = m.gpu
     size = weights.layer * m.precision.gradient_bytes / ranks_in_rack(m, s, replicas_per_rack)
     return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
@@ -439,11 +421,9 @@ def data_parallel_tail_seconds(
 def sharding_traffic_seconds(
     m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for a micro-batch during the forward and the backward pass.
-
-    Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
-    passes (Rajbhandari 2020, section 7).
-    """
+    """Compute the seconds of ZeRO's traffic for a micro-batch, forward and backward (Rajbhandari 2020, section 7)."""
+    # Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
+    # passes.
     if zero_stage < 2:
         return 0.0, 0.0
     exchange = replica_exchange(m, s, w, group)
@@ -457,11 +437,9 @@ def sharding_traffic_seconds(
 def end_sharding_seconds(
     m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup, end: Num
 ) -> Num:
-    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
-
-    Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
-    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide what they can of it.
-    """
+    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch."""
+    # Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
+    # belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide what they can of it.
     if zero_stage < 2:
         return 0.0
     _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)

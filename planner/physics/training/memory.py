@@ -58,12 +58,10 @@ def activation_elements(model: Model, *, routed: bool = False, imbalance: float 
 
 
 def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
-    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`.
-
-    They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
-    FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
-    activation. Tensors that norms, attention and activations read again stay as wide as activations are.
-    """
+    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`."""
+    # They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
+    # FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
+    # activation. Tensors that norms, attention and activations read again stay as wide as activations are.
     latent, experts = model.latent_attention, model.experts
     common = 2 * model.hidden + (0 if latent is None else (latent.q_rank or 0) + latent.kv_rank)
     if not routed or experts is None:
@@ -106,11 +104,9 @@ def discarded_elements(
 
 
 def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
-    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same two parts.
-
-    They are those of the layer's output, and of the FFN before its activation; for routed experts, for each of a
-    token's k, those of its output, of the input of the combination, and of the expert's inner tensors.
-    """
+    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same parts."""
+    # Those of the layer's output, and of the FFN before its activation; of routed experts, for each of a token's k, of
+    # its output, of the input of the combination, and of the inner tensors.
     wide, experts = 2 if model.gated_ffn else 1, model.experts
     if not routed or experts is None:
         return model.hidden, wide * model.ffn_width
@@ -212,10 +208,8 @@ def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
 
 
 def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes:
-    """Compute the bytes that a layer stores: a layer with experts where the model has any, or a dense one at `front`.
-
-    Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
-    """
+    """Compute the bytes that a layer stores, with experts or a dense one at `front` (Korthikanti 2022, eqs. 1-4)."""
+    # Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
@@ -274,11 +268,9 @@ def gpu_state_bytes(
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
-
-    A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
-    to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
-    """
+    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers."""
+    # A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
+    # to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
     model = m.model
     one = w.shared + (0.0 if model.experts is None else expert_parameters(model))
     dense = w.front - attention_parameters(model) / s.tensor_parallel
@@ -286,11 +278,9 @@ def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0
 
 
 def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
-    """Compute the bytes that the head needs at the peak of its backward pass.
-
-    Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
-    parallelism the gathered input too; and the dummy of the head's own gradient.
-    """
+    """Compute the bytes that the head needs at the peak of its backward pass."""
+    # Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
+    # parallelism the gathered input too; and the dummy of the head's own gradient.
     one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)  # FP32: Korthikanti 2022, 4.3
     logits = one * s.micro_batch * m.sequence * m.model.vocabulary / s.gpus
     hidden = 2 / s.split + (3 if s.split > 1 else 2)

@@ -110,12 +110,10 @@ def casts(m: Machine) -> int:
 
 
 def weight_cast_bytes(m: Machine) -> float:
-    """Compute the bytes per weight of casts that are kept between micro-batches, in addition to the working weight.
-
-    Transformer Engine casts each weight once a step, in the first micro-batch, and keeps the casts
-    (module/linear.py, is_first_microbatch). Weights that are kept in FP8 are casts themselves, and replace the working
-    weights; for weights in FP4, which no framework has, the instance's figure is taken.
-    """
+    """Compute the bytes per weight of casts kept between micro-batches, in addition to the working weight."""
+    # Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts (module/linear.py,
+    # is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working weights; for weights in
+    # FP4, which no framework has, the instance's figure is taken.
     working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
     if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
         return 0.0
@@ -126,11 +124,9 @@ def weight_cast_bytes(m: Machine) -> float:
 
 
 def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it.
-
-    Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
-    reuse_grad_buf_for_mxfp8_param_ag).
-    """
+    """Return the bytes of a weight as replicas gather it."""
+    # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
+    # reuse_grad_buf_for_mxfp8_param_ag).
     software, narrow = m.software, m.precision.compute in NARROW
     if software.fp8_parameters is None or not narrow:
         return m.precision.working_parameter_bytes
@@ -139,11 +135,9 @@ def gathered_bytes(m: Machine) -> float:
 
 
 def tensor_gathered_bytes(m: Machine) -> float:
-    """Return the bytes of an element as TP ranks gather it before a product.
-
-    Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
-    _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
-    """
+    """Return the bytes of an element as TP ranks gather it before a product."""
+    # Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
+    # _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
     wide = m.precision.collective_bytes
     return min(wide, stored_bytes(m)) if m.software.keeps_cast_inputs else wide
 
@@ -230,11 +224,9 @@ class Passes:
         dtype: Dtype | None = None,
         grouped: Grouped = ONE_PRODUCT,
     ) -> None:
-        """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
-
-        The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
-        addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
-        """
+        """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient."""
+        # The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
+        # addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
         m, gradient, added = self.m, 2 * self.m.precision.gradient_bytes, 0.0
         if not m.software.fused_gradient_sums:
             added = inner * columns * (m.precision.activation_bytes + gradient) / hbm_rate(m)
@@ -294,11 +286,9 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
 
 
 def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
-    """Add a norm and a residual addition.
-
-    The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
-    writes one; the addition reads two and writes one, its backward passes the gradient on.
-    """
+    """Add a norm and a residual addition."""
+    # The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
+    # writes one; the addition reads two and writes one, its backward passes the gradient on.
     h = tokens * p.m.model.hidden / s.split
     p.elementwise("norm", 2 * h, 4 * h)
     p.elementwise("residual", 3 * h, 2 * h)
@@ -344,11 +334,9 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
 
 
 def narrow_heads(m: Machine) -> float:
-    """Return how much longer a flash kernel takes for a FLOP than one in 16 bits with heads of 128.
-
-    The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
-    the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
-    """
+    """Return how much longer a flash kernel takes for a FLOP than with heads of 128 in 16 bits (Shah 2024)."""
+    # The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
+    # the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
     latent, least = m.model.latent_attention, m.gpu.softmax_width
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0

@@ -167,12 +167,11 @@ MANY_AT_ONCE = 16  # passes of a wave, from which arrays are faster than a loop
 
 @lru_cache(maxsize=4096)
 def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]) -> float:
-    """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
-
-    Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
-    end as much later as those of the round before, so do all of the rounds between them and the last ones, since every
-    device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that shift.
-    """
+    """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends."""
+    # Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
+    # end as much later as those of the round before, so do all of the rounds between them and the last ones, since
+    # every device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that
+    # shift.
     rounds, few = micro_batches // pipeline, FEW_ROUNDS
     while few < rounds:
         finish, ends = run_passes(pipeline, micro_batches - (rounds - few) * pipeline, forward, backward)

@@ -204,10 +204,8 @@ class LayoutFibre:
 
 
 def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num:
-    """Compute the seconds that the last of `items` exchanges, ready at a spacing, waits for the others on their links.
-
-    Lindley's recursion (1952) with constant service and spacing: the n-th waits (n-1)·max(0, service - spacing).
-    """
+    """Compute the seconds that the last of `items` exchanges, ready at a spacing, waits for others (Lindley 1952)."""
+    # His recursion with constant service and spacing: the n-th waits (n-1)·max(0, service - spacing).
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
@@ -305,11 +303,9 @@ def once_parts(
 def step_breakdown(
     machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
 ) -> dict[str, float]:
-    """Compute the seconds of one step by part; the parts sum to the step.
-
-    The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
-    filling and draining take the largest chunk of any stage on every other stage.
-    """
+    """Compute the seconds of one step by part; the parts sum to the step."""
+    # The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
+    # filling and draining take the largest chunk of any stage on every other stage.
     x = pipeline_of_strategy(machine, c, strategy)
     group = replace(group or _group(machine, strategy), slowdown=c.allreduce_slowdown)
     sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages

@@ -14,8 +14,8 @@ from planner.physics import Num
 
 
 def attention_parameters(model: Model) -> int:
-    """Return the weights of one layer's attention: the Q, K, V and output projections."""
-    # Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and
+    """Return the weights of one layer's attention: Q, K, V and output, or latent (arXiv 2412.19437, eqs. 1-11)."""
+    # Latent attention: hidden to the ranks of the queries and of the keys and values and
     # to the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
     latent = model.latent_attention
     if latent is None:
@@ -68,12 +68,10 @@ def total_parameters(model: Model) -> int:
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Return the weights that one token meets: its experts of each layer, and the head.
-
-    The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b) and
-    DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B) and
-    Kimi K2 (32.6B) come out with the `embedding` counted too; where it is tied to the head, it counts once.
-    """
+    """Return the weights that one token meets: its experts of each layer, the head, and the `embedding` if asked."""
+    # The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
+    # and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
+    # and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
     ends = 2 if embedding and not model.tied_embeddings else 1
     return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
@@ -104,8 +102,8 @@ def attention_score_flop(
 
 
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention, tokens at top-k experts."""
-    # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT (Narayanan 2021, appendix).
+    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention (Narayanan 2021, appendix)."""
+    # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT; tokens use their top-k experts only.
     products = gemm_flop(_over_layers(model, active=True), micro_batch * sequence)
     full = attention_score_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
@@ -153,11 +151,9 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
 def parametric_optimal_parameters(
     budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
 ) -> Num:
-    """Compute the parameters N that minimise the loss E + A/N^alpha + B/D^beta under 6·N·D = C.
-
-    N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
-    2022, eqs. 4 and 10).
-    """
+    """Compute the parameters N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C (Hoffmann 2022, eqs. 4, 10)."""
+    # N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
+    # 2022, eqs. 4 and 10).
     return (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * (budget / 6) ** (beta / (alpha + beta))
 
 
