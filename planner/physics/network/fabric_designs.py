@@ -60,16 +60,12 @@ class FamilyDefinition:
     design: type[Design]
 
 
-def _rails(gpus: int) -> RackPorts:
-    return RackPorts(gpus, 1, 1)
-
-
 FAMILIES: dict[FabricFamily, FamilyDefinition] = {
-    "rail": FamilyDefinition(_rails, Design),
+    "rail": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), Design),
     "rack": FamilyDefinition(lambda gpus: RackPorts(1, gpus, 1), Design),
     "rail-only": FamilyDefinition(lambda gpus: RackPorts(1, 1, gpus), Design),
-    "dragonfly": FamilyDefinition(_rails, Dragonfly),
-    "dragonfly+": FamilyDefinition(_rails, DragonflyPlus),
+    "dragonfly": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), Dragonfly),
+    "dragonfly+": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), DragonflyPlus),
 }
 
 

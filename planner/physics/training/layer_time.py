@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics import Num
@@ -278,11 +277,6 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
     return LayerTimes(**mean, parts=parts)
 
 
-def dense_shape(s: LayerShape) -> LayerShape:
-    """Return a shape of which a dense layer takes as long: it matters only whether experts are divided at all."""
-    return replace(s, expert_parallel=min(s.expert_parallel, 2))
-
-
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
     """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), or all."""
     size = s.tokens(m.sequence) * m.model.hidden * m.precision.collective_bytes
@@ -303,15 +297,6 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
     crossing = float(level.latency_seconds + size / level.bytes_per_second)
     return crossing + gather + m.software.pipeline_start_seconds
-
-
-def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
-    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways."""
-    # They are the share that does not `overlap`, and the excess over the chunk's windows. Plain 1F1B hides none: each
-    # of its passes waits for the one before to cross and come back.
-    hidden = overlap * send_seconds
-    excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
-    return 2 * (send_seconds - hidden) + excess
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
@@ -451,11 +436,6 @@ def wan_tail_seconds(
 ) -> Num:
     """Compute the exposed seconds of the exchange between sites of the stage that ends last, round trips included."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
-
-
-def optimizer_seconds(gpu: Accelerator, state_bytes: Num) -> Num:
-    """Compute the seconds of the optimiser step, which reads and writes every byte of state once in HBM."""
-    return 2 * state_bytes / (gpu.hbm_bytes_per_second * gpu.hbm_efficiency)
 
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:

@@ -25,7 +25,7 @@ from planner.physics.training.collectives import (
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
-from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, head_seconds
+from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
@@ -87,7 +87,8 @@ def pipeline_of(
     m = padded(machine, shape)
     times = front = layer_time.layer_times(m, shape, transport_slowdown)
     if front_layers(m.model):
-        fronts, dense = {} if fronts is None else fronts, layer_time.dense_shape(shape)
+        # A dense layer takes as long however many ranks divide the experts.
+        fronts, dense = {} if fronts is None else fronts, replace(shape, expert_parallel=min(shape.expert_parallel, 2))
         if dense not in fronts:
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
@@ -132,12 +133,13 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
     """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
-    overlap = (v > 1) * float(x.machine.software.hides("sends"))
+    # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
+    hidden = (v > 1) * float(x.machine.software.hides("sends")) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
-    def chunk(size: Num) -> Num:
-        hidden = (size * sharded.free_forward_seconds, size * sharded.free_backward_seconds)
-        return layer_time.exposed_send_seconds(send, *hidden, overlap=overlap)
+    def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
+        windows = size * sharded.free_forward_seconds, size * sharded.free_backward_seconds
+        return 2 * (send - hidden) + sum(np.maximum(0.0, hidden - window) for window in windows)
 
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 
@@ -289,7 +291,7 @@ def once_parts(
     parts = {
         "pipeline_bubble": step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
         "data_parallel": tail,
-        "optimizer": layer_time.optimizer_seconds(m.gpu, state),
+        "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
         "end_sharding": micro_batches * layer_time.end_sharding_seconds(m, s, w, zero, group, end=end),
