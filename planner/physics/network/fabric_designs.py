@@ -351,10 +351,7 @@ def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
 def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
     """Return the price and power of a design, of the models `above` the leaf's; infinite where no medium reaches."""
     boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
-    if by_reach(network):
-        ends, *links = _bills(network, design, design.runs)
-    else:
-        ends, *links = _flat(network, 0, design.endpoint_links), _flat(network, design.switch_links, 0)
+    ends, *links = _bills(network, design, design.runs, (0, design.endpoint_links), (design.switch_links, 0))
     each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
     usd = sum(count * switch.price_usd for count, switch in boxes) + sum(factor * part.usd for factor, part in each)
     mw = sum(count * box.power_watts for count, box in boxes) / 1e6 + sum(factor * part.mw for factor, part in each)
@@ -367,9 +364,7 @@ def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
     # The ports and optics towards the wide area are in the price of a wavelength.
     if not design.wan_ports:
         return Bill(0.0, 0.0)
-    links = _flat(network, design.wan_gateway_links, 0)
-    if by_reach(network):
-        (links,) = _bills(network, design, design.wan_runs)
+    (links,) = _bills(network, design, design.wan_runs, (design.wan_gateway_links, 0))
     usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
     mw = design.wan_gateways * switch.power_watts / 1e6 + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
@@ -381,20 +376,19 @@ def endpoint_factor(switch: Switch, split: int) -> float:
     return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
 
 
-def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
-    """Return links at the one price of their kind."""
-    cables, (ends, up) = network.cables, link_usd(network)
-    modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
-    return Bill(switch_links * up + endpoint_links * ends, modules * network.optics.power_watts / 1e6)
-
-
-def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
-    """Yield the price and power of cables, run by run, where the instance has a floor."""
-    if network.floor is None:
+def _bills(
+    network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]], *flat: tuple[int, int]
+) -> Iterator[Bill]:
+    """Yield the price and power of cables run by run; without lengths, of (switch, endpoint) links at one price each."""
+    if network.floor is None or not by_reach(network):
+        cables, (end_usd, up_usd) = network.cables, link_usd(network)
+        for switch_links, endpoint_links in flat:
+            modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
+            yield Bill(switch_links * up_usd + endpoint_links * end_usd, modules * network.optics.power_watts / 1e6)
         return
     media = media_table(network)
-    for metres, cables in runs(Places(network.floor, design.racks)):
-        count = np.broadcast_to(cables, metres.shape)
+    for metres, laid_cables in runs(Places(network.floor, design.racks)):
+        count = np.broadcast_to(laid_cables, metres.shape)
         laid = count > 0  # a place with no cable needs no medium
         usd, watts = media.usd_watts(metres[laid])
         yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)

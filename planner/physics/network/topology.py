@@ -13,20 +13,17 @@ links from that core of each zone to each of them: a super-spine each, or `super
 them in turn.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
-`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and runs at its rate, `link_gbps`,
-whatever the `nic_gbps` of a GPU's link. Oversubscription and shares are of rates, not of ports.
-A tier may have switches of more or fewer ports than a leaf, at the same rate and in as many planes: a cable joins equal
-ports. Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a
-switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
-`wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one switch
-after another. Its switches belong to no tier, and only counts named after it count them.
+`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and runs at its rate. A tier may
+have switches of more or fewer ports than a leaf, at the same rate and in as many planes. Counts are of switches and
+cables of all networks, but for domains and pods, which every network has alike: a switch holds one chip of every plane
+and a cable carries every plane. A WAN gateway, of the leaf's model, takes `wan_ports` of the wide area in every network
+and sends as many links on to free ports of the top tier, to one switch after another. Its switches belong to no tier.
 
 Switches are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
-zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there, WAN gateway
-switches in their order. Boxes take the positions of their tier in turn, each with ports of its own. The ports of a
-switch are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a
-port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by part of a port: the first
-port has parts 0 to split - 1.
+zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there. Boxes take
+the positions of their tier in turn, each with ports of its own. The ports of a switch are numbered from 0, those
+towards the GPUs first, by part of a port where a leaf's are split. A GPU is rack·(GPUs of a rack) + its index, its NIC
+has a port for each lane.
 """
 
 import math

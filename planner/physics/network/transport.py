@@ -2,19 +2,13 @@
 
 Rack k of a site belongs to leaf domain k // D, domain l to pod l // y, and to zone l // Y where there are zones. A
 stage is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one
-stage all-reduce its gradients around a ring.
+stage all-reduce its gradients around a ring. A link slows flows as many times as more of them cross it, over their
+rates, than it carries: its load. Sends and rings are each timed by their own, and by the sum where they may meet.
 
-Wavelengths end at WAN gateway switches, the same that the fabric is made of. A port sends and takes at once, so both
-directions are one port. Every network of the fabric has a WAN gateway of its own, which takes an equal part of the
-rate: GPUs of one index or lane reach no other. A WAN gateway switch has as many ports up, to the top tier, as to the
-wide area, so it slows nothing.
-
+Every network of the fabric has a WAN gateway, which takes an equal part of the rate: GPUs of one index or lane reach no
+other. Its switches have as many ports up, to the top tier, as to the wide area, both ways at once, and slow nothing.
 The gradients that sites exchange come to it from the racks of one stage at a time, every GPU of them alike, and go back
-the same way: they load the uplinks of leaves, pods and zones below the WAN gateway for as long as the exchange lasts.
-Pipeline sends and all-reduces, which go on meanwhile, share the rest of the uplinks.
-
-A link slows flows as many times as more of them cross it, over their rates, than it carries: its load. Pipeline sends
-and rings of all-reduces are each timed by their own load, and by the sum of both where the schedule lets them meet.
+the same way: so long they load the uplinks below it, of which sends and rings share the rest.
 """
 
 import math
