@@ -379,7 +379,7 @@ def endpoint_factor(switch: Switch, split: int) -> float:
 def _bills(
     network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]], *flat: tuple[int, int]
 ) -> Iterator[Bill]:
-    """Yield the price and power of cables run by run; without lengths, of (switch, endpoint) links at one price each."""
+    """Yield the price and power of cables run by run; without lengths, of (switch, endpoint) links at one price."""
     if network.floor is None or not by_reach(network):
         cables, (end_usd, up_usd) = network.cables, link_usd(network)
         for switch_links, endpoint_links in flat:

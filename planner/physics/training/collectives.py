@@ -8,13 +8,8 @@ import numpy as np
 
 from planner.instance.workload import Model
 from planner.physics import Num
+from planner.physics.training import transformer
 from planner.physics.training.operations import LayerShape, Machine
-from planner.physics.training.transformer import (
-    dense_layer_parameters,
-    embedding_parameters,
-    expert_parameters,
-    layer_parameters,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +191,12 @@ class Weights:
 def weights_of(m: Machine, s: LayerShape) -> Weights:
     """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does."""
     model, experts = m.model, m.model.experts
-    end, dense = embedding_parameters(model) / s.tensor_parallel, dense_layer_parameters(model) / s.tensor_parallel
+    end = transformer.embedding_parameters(model) / s.tensor_parallel
+    dense = transformer.dense_layer_parameters(model) / s.tensor_parallel
     if experts is None:
         return Weights(shared=dense, experts=0.0, end=end, front=dense)
-    routed = experts.count * expert_parameters(model)
-    rest = (layer_parameters(model) - routed) / s.tensor_parallel
+    routed = experts.count * transformer.expert_parameters(model)
+    rest = (transformer.layer_parameters(model) - routed) / s.tensor_parallel
     return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics import Num
+from planner.physics.training import operations
 from planner.physics.training.collectives import (
     LayerKind,
     Weights,
@@ -26,19 +27,7 @@ from planner.physics.training.collectives import (
     scale_up,
 )
 from planner.physics.training.memory import layer_bytes, repeated_modules
-from planner.physics.training.operations import (
-    KINDS,
-    Kind,
-    LayerOperation,
-    LayerShape,
-    Machine,
-    gathered_bytes,
-    hbm_rate,
-    head_seconds,
-    layer_operations,
-    limits_expert_overlap,
-    tensor_gathered_bytes,
-)
+from planner.physics.training.operations import KINDS, Kind, LayerOperation, LayerShape, Machine
 from planner.physics.training.schedule import Rounds
 
 SECONDS_PER_DAY = 86_400
@@ -65,8 +54,8 @@ class LayerTimes:
     parts: dict[str, float]  # their sum: forward and backward without full recompute
 
 
-def _sum(operations: list[LayerOperation], kind: Kind) -> float:
-    return math.fsum(o.seconds for o in operations if o.kind == kind)
+def _sum(listed: list[LayerOperation], kind: Kind) -> float:
+    return math.fsum(o.seconds for o in listed if o.kind == kind)
 
 
 def overlaps_tensors(m: Machine) -> bool:
@@ -84,7 +73,7 @@ def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float
     if not s.sequence_parallel:
         return float(all_reduce(size, levels)), 0.0
     copied = 2 * (whole + size) * m.software.copies_split_sequences
-    return float(all_gather(whole, levels) + reduce_scatter(size, levels)), copied / hbm_rate(m)
+    return float(all_gather(whole, levels) + reduce_scatter(size, levels)), copied / operations.hbm_rate(m)
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
@@ -115,7 +104,7 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
-        exchange, copies = tensor_seconds(m, s, gathered=tensor_gathered_bytes(m))
+        exchange, copies = tensor_seconds(m, s, gathered=operations.tensor_gathered_bytes(m))
         return count * (exchange * exposed + copies + start)
     element = s.tokens(m.sequence) * m.precision.collective_bytes
     # The input and output widths of the products that are divided.
@@ -150,7 +139,7 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
     """Return whether the experts' exchange overlaps the passes of another micro-batch."""
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
-    limited = limits_expert_overlap(m, s)
+    limited = operations.limits_expert_overlap(m, s)
     return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))
 
 
@@ -230,7 +219,7 @@ def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Se
 
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
-    ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
+    ops = operations.layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     work = math.fsum(o.seconds for o in ops.forward)
@@ -381,7 +370,7 @@ def data_parallel_tail_seconds(
     framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3 have reduced theirs in
     every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
     """
-    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
+    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else operations.gathered_bytes(m)
     exchange, rate = replica_exchange(m, s, weights, group), m.software.data_efficiency
 
     def reduced_and_spread(layers: Num, end: Num) -> tuple[Num, Num]:
@@ -415,7 +404,7 @@ def sharding_traffic_seconds(
     reduce = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = exchange.seconds(gathered_bytes(m), layers=layers, end=end)
+    gather = exchange.seconds(operations.gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
 
 
@@ -428,7 +417,7 @@ def end_sharding_seconds(
     if zero_stage < 2:
         return 0.0
     _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)
-    return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
+    return np.maximum(0.0, traffic - operations.head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 
 def wan_tail_seconds(

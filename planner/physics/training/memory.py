@@ -8,32 +8,11 @@ import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Num
-from planner.physics.training import schedule
-from planner.physics.training.collectives import (
-    Weights,
-    front_by_stage,
-    front_layers,
-    layer_kinds,
-    smaller_chunks_first,
-    weights_of,
-)
-from planner.physics.training.operations import (
-    COMPUTE_BYTES,
-    LayerShape,
-    Machine,
-    Recompute,
-    attends_in_fp8,
-    gathered_bytes,
-    weight_cast_bytes,
-)
+from planner.physics.training import collectives, operations, schedule, transformer
+from planner.physics.training.collectives import Weights
+from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.transformer import (
-    attention_inputs,
-    attention_parameters,
-    embedding_parameters,
-    expert_parameters,
-)
 
 
 def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
@@ -92,7 +71,7 @@ def discarded_elements(
     h, experts, latent = model.hidden, model.experts, model.latent_attention
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     common = h * ("layernorm" in modules and latent is not None)
-    attention = attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
+    attention = transformer.attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
     if not routed or experts is None:
         width = model.ffn_width * ("mlp" in modules)
         return Discarded(common + h * ("mlp" in modules), attention, width, before * width)
@@ -146,7 +125,7 @@ def activation_bytes_per_layer(
         attention = model.heads * (model.head if latent is None else latent.head_value)
         whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + sizes.product * attention
     if sizes.attention is not None:
-        inner -= (element - sizes.attention) * attention_inputs(model)
+        inner -= (element - sizes.attention) * transformer.attention_inputs(model)
     linear = tokens * (whole / s.split + inner / t)
     if s.recompute == "selective":
         return linear
@@ -195,7 +174,7 @@ class LayerBytes:
 
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
-    modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
+    modules, kinds = m.software.recompute_modules, {k.routed for k in collectives.layer_kinds(m.model)}
     return any(discarded_elements(m.model, modules, routed=routed) != Discarded() for routed in kinds)
 
 
@@ -213,7 +192,7 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
-    attention = min(element, COMPUTE_BYTES["fp8"]) if attends_in_fp8(m) else element
+    attention = min(element, COMPUTE_BYTES["fp8"]) if operations.attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
     sizes = ElementBytes(element, mask=0.0 if flash else 1.0, product=product, attention=attention)
 
@@ -248,7 +227,7 @@ def gpu_state_bytes(
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
     copies and buckets are counted too.
     """
-    cast, usual, over = weight_cast_bytes(m), layers - front, replicas * s.context_parallel
+    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.context_parallel
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
@@ -272,8 +251,8 @@ def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0
     # A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
     # to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
     model = m.model
-    one = w.shared + (0.0 if model.experts is None else expert_parameters(model))
-    dense = w.front - attention_parameters(model) / s.tensor_parallel
+    one = w.shared + (0.0 if model.experts is None else transformer.expert_parameters(model))
+    dense = w.front - transformer.attention_parameters(model) / s.tensor_parallel
     return m.software.weight_gradient_copy_bytes * (one + np.minimum(front, 1) * dense)
 
 
@@ -296,9 +275,9 @@ def working_bytes(
     They are the gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in
     use), the layer that is run again or else its modules, and the gradients of one layer's widest tensors.
     """
-    gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
+    gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
-    if front_layers(m.model) and repeats_modules(m):
+    if collectives.front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
     repeated = np.where(np.asarray(recomputed) > 0, each.in_work, selective)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
@@ -329,11 +308,11 @@ def memory_by_part(
     An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
     the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     """
-    w, each = weights_of(m, s), layer_bytes(m, s)
+    w, each = collectives.weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
-    smaller_first = smaller_chunks_first(m.model, stage)
+    smaller_first = collectives.smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
     of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
@@ -352,13 +331,13 @@ def memory_by_part(
 
 def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
     """Compute the bytes that a front layer keeps beyond those of another layer; negative where it keeps less."""
-    return layer_bytes(m, s, front=True).kept - each.kept if front_layers(m.model) else 0.0
+    return layer_bytes(m, s, front=True).kept - each.kept if collectives.front_layers(m.model) else 0.0
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Compute the bytes by part on a GPU of every stage."""
     p, v, layers = strategy.pipeline_parallel, strategy.virtual_stages, strategy.layers_per_stage
-    front, recomputed = np.array(front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
+    front, recomputed = np.array(collectives.front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
     stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
     counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas
     sharded: dict[str, Any] = {"zero_stage": strategy.zero_stage, "replicas": replicas, "order": strategy.schedule}
@@ -375,7 +354,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
 
 def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, pipeline: int) -> Num:
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
-    w = weights_of(m, s)
+    w = collectives.weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
-    ends = end_copies(m.model, stage, pipeline) * embedding_parameters(m.model)
+    ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)
     return (weights + ends) * m.precision.gradient_bytes
