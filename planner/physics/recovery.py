@@ -310,6 +310,6 @@ def _elastic_shares(job: CheckpointedJob, target: CheckpointTarget, interval: An
     return inverse_share_there(away, stalls + lost), stalls, lost, written + copies
 
 
-def min_stretch(job: CheckpointedJob, *, spares: bool = True) -> Any:
+def min_stretch(job: CheckpointedJob) -> Any:
     """Return the least stretch of any way to go on."""
-    return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=spares)])
+    return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=True)])
