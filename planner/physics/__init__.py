@@ -1,7 +1,4 @@
-"""The formulas, each in one place with its source: plain functions, SI units, no solver, no files.
-
-Arguments typed ``Num`` may be floats or arrays of them: formulas broadcast. Long computations look at a clock.
-"""
+"""The formulas, each in one place with its source: functions of numbers or arrays, SI units, no solver, no file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -201,13 +201,11 @@ def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTa
 
 
 def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
-    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it.
-
-    Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
-    copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there is
-    one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises and is
-    concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
-    """
+    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it."""
+    # Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
+    # copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there
+    # is one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises
+    # and is concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
     rare, stalls, away, copies = _elastic_rates(job)
     rare = rare / 2
     kappa = rare * write / (1 + copies)

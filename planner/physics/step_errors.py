@@ -115,11 +115,9 @@ def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None 
 def interval(
     m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
 ) -> tuple[float, float]:
-    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it.
-
-    It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
-    accelerator or its stack.
-    """
+    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it."""
+    # It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
+    # accelerator or its stack.
     like = like_rows(m, strategy, errors)
     low, high = like.unmeasured_over_predicted if unmeasured(m, errors) else like.measured_over_predicted
     return predicted * low, predicted * high

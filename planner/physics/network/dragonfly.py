@@ -210,12 +210,10 @@ class Dragonfly(Design):
         return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
-        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured.
-
-        A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports. By
-        way of other groups flows share all links of theirs. On shortest paths those between two groups carry what goes
-        from the racks of the one to the ports of the other, and from the ports of the one to the racks of the other.
-        """
+        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured."""
+        # A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports.
+        # By way of other groups flows share all links of theirs. On shortest paths those between two groups carry what
+        # goes from the racks of the one to the ports of the other, and back.
         if not self.wan_ports:
             return {}
         group = self.wan_links_per_group / self.wan_ports

@@ -200,11 +200,9 @@ class FreeUplinks:
 
 
 def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, or else by its links.
-
-    With a design it is the sum over routes that end at the site, each at the larger of its rate and that of its backup,
-    in whole wavelengths; traffic that only passes by is not counted.
-    """
+    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, else by its links."""
+    # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
+    # wavelengths; traffic that only passes by is not counted.
     if design is None:
         return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
     ending = (demand for demand in design.demands if site in (demand.a, demand.b))
@@ -252,20 +250,16 @@ ALL_FREE = FreeUplinks()
 def pipeline_send_slowdown(
     transport_slowdown: float, design: Design, *shares: float, free: FreeUplinks = ALL_FREE
 ) -> float:
-    """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
-
-    The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks; each
-    product is over the share of the uplinks that is free.
-    """
+    """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3)."""
+    # The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks;
+    # each product is over the share of the uplinks that is free.
     return transport_slowdown * max(1.0, *send_loads(design, shares, free).values())
 
 
 def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
-    """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each.
-
-    The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the second
-    share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
-    """
+    """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each."""
+    # The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the
+    # second share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
     return transport_slowdown * max(1.0, *ring_loads(design, groups, free).values())
 
 
@@ -307,7 +301,7 @@ def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that
-    they take for it, or for all of them. Exact where one link is the narrowest of both, such as the NIC in a fabric
-    that slows neither; elsewhere an upper bound, since max(1, a + b) <= max(1, a) + max(1, b).
+    they take for it, or for all of them. Exact where one link is the narrowest of both; elsewhere an upper bound, since
+    max(1, a + b) <= max(1, a) + max(1, b).
     """
     return np.minimum(own_seconds * np.asarray(slowdown), other_seconds)

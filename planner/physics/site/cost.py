@@ -1,9 +1,8 @@
 """Compute the power and prices of a site, the bill of a plan, and the energy and cost of a whole run.
 
-Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it.
-
-The cost of a run of some years grows with the purchases (maintenance, replacements) and with the power drawn (energy);
-both can be written as prices. Costs that all plans of an instance share are no price, and are added.
+Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it. The cost
+of a run grows with the purchases (maintenance, replacements) and with the power drawn (energy), which can be written as
+prices; costs that all plans of an instance share are added.
 """
 
 import math

@@ -152,11 +152,9 @@ class Reach:
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
-    """Compute the route between every two places; where none is, the great circle times the factor.
-
-    Disconnected are two places without a route, and under protection two that one cut separates: no form of the
-    exchange survives that.
-    """
+    """Compute the route between every two places; where none is, the great circle times the factor."""
+    # Disconnected are two places without a route, and under protection two that one cut separates: no form of the
+    # exchange survives that.
     km: dict[tuple[str, str], float] = {}
     ordered = sorted(places.items())
     for i, (one, at) in enumerate(ordered):
@@ -207,10 +205,7 @@ SYNC = "sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Bytes between two places, as many each way, within a window of which round trips are spent waiting.
-
-    Priority 0 is the gradient exchange: carried whole, on one route.
-    """
+    """Bytes between two places, as many each way, in a window less round trips; of priority 0 whole, on one route."""
 
     name: str
     a: str

@@ -102,12 +102,10 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Return the two-level form: reduce-scatter inside groups, all-reduce across them, all-gather inside.
+    """Return the two-level form, reduce-scatter inside groups and all-reduce across them; None but for equal groups.
 
-    Return None unless there are two groups or more, all of the same size of two or more.
-
-    With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
-    over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
+    bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
     """
     g, m = len(groups[0]) if groups else 0, len(groups)
     if m < 2 or g < 2 or any(len(group) != g for group in groups):

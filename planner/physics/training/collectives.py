@@ -107,10 +107,8 @@ def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart: the scale-up domain, then the NICs.
-
-    A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
-    """
+    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart: the scale-up domain, then the NICs."""
+    # A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
 

@@ -60,6 +60,7 @@ def _sum(listed: list[LayerOperation], kind: Kind) -> float:
 
 def overlaps_tensors(m: Machine) -> bool:
     """Return whether TP exchanges under sequence parallelism overlap products."""
+    # Under FP4 no release of Megatron-Bridge overlaps them (scripts/performance/configs, tp_comm_overlap).
     return m.software.hides("tensor") and m.precision.compute != "fp4"
 
 
@@ -92,9 +93,8 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
     under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
-    of which the framework may hide a share; none under FP4, for which no release of Megatron-Bridge overlaps them
-    (scripts/performance/configs, tp_comm_overlap). Routed experts take their tokens split as they are: no exchange.
-    2-D (t = t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
+    of which the framework may hide a share. Routed experts take their tokens split as they are: no exchange. 2-D (t =
+    t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
     """
     t, model = s.tensor_parallel, m.model
     if t == 1:
@@ -148,8 +148,8 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
-    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time. Of what overlaps, the passes
-    hide their own length at most.
+    2412.19437, section 3.2.2). The busiest rank sets the time. Of what overlaps, `passes` hide their own seconds at
+    most.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -170,11 +170,9 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 def _repeated(
     m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
 ) -> tuple[list[LayerOperation], float]:
-    """Return the operations that modules of selective recompute run again, and the seconds of all that runs again.
-
-    The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
-    outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
-    """
+    """Return the operations that modules of selective recompute run again, and the seconds of all that runs again."""
+    # The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
+    # outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     modules, latent = repeated_modules(m, s), m.model.latent_attention
     if not modules:
         return [], 0.0
@@ -252,10 +250,8 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
 
 
 def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
-    """Compute the seconds of a layer, of one with experts where the model has any, or of a dense one at the `front`.
-
-    It is the mean over full and windowed attention, which alternate on stages.
-    """
+    """Compute the seconds of a layer, with experts where the model has any, or of a dense one at the `front`."""
+    # The mean over full and windowed attention, which alternate on stages.
     dense = front or m.model.experts is None
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
     layers = sum(k.layers for k in kinds)

@@ -61,13 +61,12 @@ class Discarded:
 def discarded_elements(
     model: Model, modules: Collection[RecomputeModule], *, routed: bool, imbalance: float = 1.0
 ) -> Discarded:
-    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores.
-
-    Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
-    (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm that
-    is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses the
-    others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with it.
-    """
+    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores."""
+    # Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
+    # (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm
+    # that is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses
+    # the others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with
+    # it.
     h, experts, latent = model.hidden, model.experts, model.latent_attention
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     common = h * ("layernorm" in modules and latent is not None)
@@ -270,11 +269,9 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
 def working_bytes(
     m: Machine, s: LayerShape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
-    """Compute the working bytes of a GPU without the head, in addition to state and stored activations.
-
-    They are the gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in
-    use), the layer that is run again or else its modules, and the gradients of one layer's widest tensors.
-    """
+    """Compute the working bytes of a GPU without the head, in addition to state and stored activations."""
+    # The gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in use), the
+    # layer that is run again or else its modules, and the gradients of one layer's widest tensors.
     gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
     if collectives.front_layers(m.model) and repeats_modules(m):
@@ -303,11 +300,9 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage; broadcasts over everything but the shape.
-
-    An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
-    the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
-    """
+    """Compute the bytes by part on a GPU of a stage; broadcasts over everything but the shape."""
+    # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
+    # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     w, each = collectives.weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))

@@ -348,13 +348,11 @@ def narrow_heads(m: Machine) -> float:
 
 
 def _unfused_scores(p: Passes, s: LayerShape) -> None:
-    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
-
-    The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
-    and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where
-    heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores
-    are cast to 32 bits, scaled, masked and cast back by separate operations.
-    """
+    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout."""
+    # The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
+    # and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too,
+    # where heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else
+    # scores are cast to 32 bits, scaled, masked and cast back by separate operations.
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
     one = gemm_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m))
@@ -384,13 +382,11 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
 
 
 def _routed(p: Passes, own: Num, s: LayerShape) -> None:
-    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
-
-    All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
-    kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
-    are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their activation
-    alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
-    """
+    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts."""
+    # All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
+    # kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
+    # are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their
+    # activation alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
     m, experts = p.m, p.m.model.experts
     if experts is None:
         raise ValueError("the model has no experts")

@@ -69,12 +69,10 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
-    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the declared space.
-
-    CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
-    replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or a
-    group of whole racks.
-    """
+    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the search's space."""
+    # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
+    # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
+    # a group of whole racks.
     (t, k, e), q = degrees, stages_per_rack
     if t > gpus:
         return None

@@ -25,12 +25,10 @@ def bubble_seconds(
     *,
     micro_batches: Num = np.inf,
 ) -> Num:
-    """Compute the idle seconds of one of p equal stages in a step: the pipeline bubble.
-
-    F, B and W are the passes of one chunk (1/v of a stage) and micro-batch, S one pipeline send, all in seconds.
+    """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk.
 
     1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
-    2.2), and the 2·(p·v-1) sends on the first micro-batch's way through the chunks and back. Beside the work of the
+    2.2), and the 2·(p·v-1) sends S on the first micro-batch's way through the chunks and back. Beside the work of the
     effective micro-batches exact without sends; with them and v > 1, exact while none takes longer than F or B+W. With
     them and v = 1, filling and draining alone: p micro-batches wait for one round trip, so another 2·⌊(m-1)·(p-1)/p⌋
     sends show in the step however well they overlap.
@@ -192,9 +190,8 @@ def run_passes(
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
     Return when the last ends, and when each does: by place, forward then backward, and micro-batch. Rounds of p
-    micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with
-    2·(p-i-1) + (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time: what they expose is counted
-    apart.
+    micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with 2·(p-i-1) +
+    (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time.
     """
     v = len(forward)
     order = _order(pipeline, micro_batches, v)
@@ -329,12 +326,10 @@ def min_excess_seconds(
     layer_seconds: Num,
     recompute_seconds: Num,
 ) -> Num:
-    """Bound the excess of unequal chunks from below; a test compares it with the order of events.
-
-    Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
-    first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short last
-    round loses is counted as micro-batches already (`effective_micro_batches`).
-    """
+    """Bound the excess of unequal chunks from below; a test compares it with the order of events."""
+    # Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
+    # first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short
+    # last round loses is counted as micro-batches already (`effective_micro_batches`).
     p, v, m, n, r = (np.asarray(x) for x in (pipeline, virtual_stages, micro_batches, layers, recomputed))
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds

@@ -269,11 +269,9 @@ def once_parts(
     send: Num,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds that a step takes once, by part.
-
-    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
-    ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
-    """
+    """Compute the seconds that a step takes once, by part."""
+    # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
+    # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
     m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
     end, layers = memory.end_copies(m.model, 0, p), largest.layers
