@@ -147,7 +147,7 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
 def stretches(
     job: CheckpointedJob, standing: SpareEffect, known: Iterable[Way] | None = None
 ) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each way, `known` or not, to resume after a failure, given the spare racks at the sites."""
+    """Yield (stretch, way) for each way to resume after a failure, by the spare racks at the sites; perhaps `known`."""
     # A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     for way in ways(job, spares=standing.spares) if known is None else known:
         there = at_work_share(job, standing, way.recovery)

@@ -69,7 +69,7 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
-    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the search's space."""
+    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the search space."""
     # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
     # a group of whole racks.
