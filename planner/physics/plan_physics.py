@@ -218,14 +218,8 @@ class PlanPhysics:
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
             if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
                 continue
-            found[site] = design_of(
-                fabric,
-                racks,
-                switches=self.switches,
-                gpus=self.wired_gpus_per_rack(site),
-                network=network,
-                nic_bytes_per_second=self.instance.hardware.gpu_nic_bytes_per_second,
-            )
+            nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
+            found[site] = design_of(fabric, racks, gpus, network, nic)
         return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:

@@ -157,33 +157,26 @@ def design_for(
     return kind.of(**choices, **rates, **rack._asdict())
 
 
-def design_of(
-    fabric: SiteFabric,
-    racks: int,
-    *,
-    switches: Mapping[str, Switch],
-    gpus: int,
-    network: Network,
-    nic_bytes_per_second: float,
-) -> Design:
+def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_bytes_per_second: float) -> Design:
     """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus).shared(fabric.rails_per_leaf), family.design
-    joined = racks, rack, nic_bytes_per_second
-    models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
     own |= {"lanes": fabric.lanes, "split": fabric.split}
     own |= {"rails_per_pod": fabric.rails_per_pod, "domains_per_pod": fabric.leaf_domains_per_pod}
     own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
     if kind.grouped:
-        return design_for(fabric.family, network, models, *joined, **own, group_links=fabric.group_links)
-    own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
-    own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
-    if len(fabric.tiers) == len(kind.tier_names):
-        own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
-        own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
-    return design_for(fabric.family, network, models, *joined, **own)
+        own["group_links"] = fabric.group_links
+    else:
+        own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+        own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
+        if len(fabric.tiers) == len(kind.tier_names):
+            own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
+            own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
+    switches = {box.name: box for box in network.switches if isinstance(box, Switch)}
+    models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
+    return design_for(fabric.family, network, models, racks, rack, nic_bytes_per_second, **own)
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:
