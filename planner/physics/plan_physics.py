@@ -278,19 +278,12 @@ def racks_of(text: str, racks: int) -> list[int] | str:
         return str(error)
 
 
-COUNTS = [
-    name
-    for name, field in LayoutPlan.model_fields.items()
-    if field.annotation is int and name not in ("gpus_used", "gpus_idle")
-]
-"""Entries of a layout that are whole numbers from 1."""
-
-
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
-    counts = {name: getattr(layout, name) for name in COUNTS}
-    outside = [name for name, count in counts.items() if not 1 <= count <= MAX_COUNT]
-    yield from (f"{name} {counts[name]:,} is not from 1 to {MAX_COUNT:,}" for name in outside)
+    counts = {name for name, field in LayoutPlan.model_fields.items() if field.annotation is int}
+    for name, value in layout:
+        if name in counts - {"gpus_used", "gpus_idle"} and not 1 <= value <= MAX_COUNT:
+            yield f"{name} {value:,} is not from 1 to {MAX_COUNT:,}"
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"

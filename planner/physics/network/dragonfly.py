@@ -63,11 +63,6 @@ class Dragonfly(Design):
         return replace(design, leaf_up=choices.get("leaf_up") or design.local_ports, spine_up=design.global_ports)
 
     @property
-    def tiers(self) -> int:
-        """Tiers of switches."""
-        return len(self.tier_names)
-
-    @property
     def group_sizes(self) -> Counter[int]:
         """Count the groups of one network by their number of leaves: {leaves of a group: groups}."""
         sizes: Counter[int] = Counter()
@@ -76,11 +71,6 @@ class Dragonfly(Design):
             for y, ny in domains.items():
                 sizes[x * y] += nx * ny
         return sizes
-
-    @property
-    def spines_per_pod(self) -> int:
-        """Spines of a group: 0, as a dragonfly has no tier above its routers."""
-        return 0
 
     @property
     def pod_uplinks(self) -> int:
@@ -146,25 +136,9 @@ class Dragonfly(Design):
         return self.pod_uplinks / 2 if self.valiant else self.group_links
 
     @property
-    def leaf_oversubscription(self) -> float:
-        """Rate of a router's endpoints over that of the links that they are assured of inside its group."""
-        return self.leaf_down / (self.leaf_exit * self.link_nics)
-
-    @property
-    def spine_oversubscription(self) -> float:
-        """Endpoints of a group over the links that they are assured of, divided by this ratio of a router."""
-        if self.pods == 1:
-            return 1.0
-        return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
-
-    @property
     def exits(self) -> dict[str, float]:
         """Links assured to the traffic that leaves a router and a group, where there are several."""
         return {"leaf": self.leaf_exit} | ({"pod": self.pod_exit} if self.spine_up else {})
-
-    def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier is placed: for a router, those of its group."""
-        return Design.racks_around(self, "spine" if tier == "leaf" else tier)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -194,20 +168,9 @@ class Dragonfly(Design):
 
     @property
     def _fullest(self) -> tuple[int, int]:
-        """Ports taken, and links from the WAN gateway, of the switch to which that leaves the fewest ports free."""
         ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
         return max(each, key=sum)
-
-    @property
-    def top_taken(self) -> int:
-        """Ports of a switch that the WAN gateway must leave alone, where it leaves the fewest free."""
-        return self._fullest[0]
-
-    @property
-    def top_wan_links(self) -> int:
-        """Links from the WAN gateway to a switch where it leaves the fewest ports free."""
-        return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured."""
@@ -277,9 +240,7 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    # Leaves and spines of a group are those of a tree's pod.
-    spines_per_pod, up_ports, least_up_ports = Design.spines_per_pod, Design.up_ports, Design.least_up_ports
-    racks_around = Design.racks_around
+    up_ports, least_up_ports = Design.up_ports, Design.least_up_ports  # those of a tree's pod
 
     @property
     def local_links(self) -> int:

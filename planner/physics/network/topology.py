@@ -107,6 +107,8 @@ class Design:
     @property
     def tiers(self) -> int:
         """Tiers of switches."""
+        if self.grouped:
+            return len(self.tier_names)
         return 1 if self.single else 2 if self.spine_up == 0 else 3 if self.core_up == 0 else 4
 
     @property
@@ -137,7 +139,7 @@ class Design:
     @property
     def spines_per_pod(self) -> int:
         """Spines that each leaf of a pod reaches."""
-        return 0 if self.single else self.leaf_up // self.leaf_bundle
+        return 0 if self.tiers < 2 else self.leaf_up // self.leaf_bundle
 
     @property
     def spine_down(self) -> int:
@@ -230,7 +232,7 @@ class Design:
     @property
     def switch_links(self) -> int:
         """Cables between switches."""
-        return self.leaves * self.leaf_up + self.spines * self.spine_up + self.cores * self.core_up
+        return sum(stage.count for stage in self.stages())
 
     @property
     def switch_pairs(self) -> int:
@@ -283,13 +285,14 @@ class Design:
 
     @property
     def leaf_oversubscription(self) -> float:
-        """Rate down over rate up at the leaf; 1 in a single switch."""
-        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.link_nics)
+        """Rate of a leaf's endpoints over that of the links that they are assured of; 1 in a single switch."""
+        return 1.0 if self.single else self.leaf_down / (self.exits["leaf"] * self.link_nics)
 
     @property
     def spine_oversubscription(self) -> float:
-        """Down over up at the spine of a full pod; 1 without cores."""
-        return 1.0 if self.tiers < 3 else self.spine_down / self.spine_up
+        """The same of a full pod or group, divided by this ratio of a leaf; 1 where nothing joins pods."""
+        leaves, exits = self.rails_per_pod * self.domains_per_pod, self.exits
+        return leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
 
     @property
     def core_oversubscription(self) -> float:
@@ -327,10 +330,11 @@ class Design:
         return self.grouped or self.tiers != 2
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier, or a GPU, is placed: those that it serves."""
+        """Count the racks among which a switch of a tier, or a GPU, is placed: those that it or its group serves."""
         pod = self.domain_racks * self.domains_per_pod
         zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
-        return {"gpu": 1, "leaf": self.domain_racks, "spine": pod, "core": zone}.get(tier, self.racks)
+        leaf = pod if self.grouped and self.tiers == 1 else self.domain_racks
+        return {"gpu": 1, "leaf": leaf, "spine": pod, "core": zone}.get(tier, self.racks)
 
     @property
     def wan_gateways(self) -> int:
@@ -354,16 +358,22 @@ class Design:
         return tier, switches // self.networks
 
     @property
+    def _fullest(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of the top switch to which that leaves the fewest ports free."""
+        taken = math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
+        if not self.single:
+            taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
+        return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+
+    @property
     def top_taken(self) -> int:
-        """Ports of a switch of the top tier that the WAN gateway must leave alone."""
-        if self.single:
-            return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
-        return (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
+        """Ports of a switch of the top tier that the WAN gateway must leave alone, where it leaves the fewest free."""
+        return self._fullest[0]
 
     @property
     def top_wan_links(self) -> int:
-        """Links from the WAN gateway to the switch of the top tier that has most of them."""
-        return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+        """Links from the WAN gateway to the switch of the top tier where it leaves the fewest ports free."""
+        return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of each level with uplinks the links' worth that the exchange between sites loads, and its uplinks.
