@@ -65,11 +65,12 @@ def locality(
 
 def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
     """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
-    source, target = _flows(stages, wrap=wrap)
-    crossing = source // block != target // block
-    if not crossing.any():
-        return 0.0
-    return max(_most_common(source[crossing] // block), _most_common(target[crossing] // block)) / block
+    ranks, none = [np.asarray(stage, dtype=np.int64) for stage in stages], np.empty(0, np.int64)
+    pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
+    source = np.concatenate([none, *(one[: len(other)] for one, other in pairs)]) // block
+    target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)]) // block
+    crossing = source != target
+    return max(_most_common(source[crossing]), _most_common(target[crossing])) / block if crossing.any() else 0.0
 
 
 def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
@@ -81,10 +82,8 @@ def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
 
 def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
     """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
-    return max(
-        (_most_common(np.asarray(stage, dtype=np.int64) // block) / len(stage) for stage in stages if len(stage)),
-        default=0.0,
-    )
+    placed = (np.asarray(stage, dtype=np.int64) // block for stage in stages if len(stage))
+    return max((_most_common(blocks) / len(blocks) for blocks in placed), default=0.0)
 
 
 def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
@@ -129,17 +128,6 @@ def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
 
 def _most_common(values: Racks) -> int:
     return int(np.unique(values, return_counts=True)[1].max())
-
-
-def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks]:
-    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
-    pairs = list(pairwise(ranks))
-    if wrap and len(ranks) > 1:
-        pairs.append((ranks[-1], ranks[0]))
-    if not pairs:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    source = np.concatenate([left[: len(right)] for left, right in pairs])
-    return source, np.concatenate([right[: len(left)] for left, right in pairs])
 
 
 def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
