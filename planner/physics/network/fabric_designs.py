@@ -296,10 +296,8 @@ def _endpoints(design: Design, link: Ints) -> Ends:
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
     """Return a function from a block of cables to their lengths in metres; places are computed once."""
-    places, middles = Places(floor, design.racks), {}
-    for tier in ("gpu", *switch_counts(design)):
-        first = np.arange(0, design.racks, design.racks_around(tier), dtype=np.int64)
-        middles[tier] = places.middle(first, first + design.racks_around(tier))
+    places = Places(floor, design.racks)
+    middles = {tier: places.runs(design.racks_around(tier)) for tier in ("gpu", *switch_counts(design))}
 
     def measure(cables: StageCables) -> Metres:
         low = middles[cables.low_tier][_place(design, cables.low_tier, cables.low)]

@@ -174,11 +174,10 @@ def adjacent_metres(places: Places) -> Metres:
 
 def group_metres(places: Places, pod: int) -> Iterator[Metres]:
     """Yield arrays of metres for each pair of groups of `pod` racks, in pieces of `PAIRS` entries or one group's."""
-    first = np.arange(0, places.racks, pod, dtype=np.int64)
-    middle = places.middle(first, first + pod)
-    step = max(1, PAIRS // len(first))
-    for at in range(0, len(first), step):
-        low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
+    middle = places.runs(pod)
+    groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
+    for at in range(0, len(groups), step):
+        low, high = np.nonzero(groups[at : at + step, None] < groups)
         if len(low):
             yield places.metres(middle[at + low], middle[high], spread=True)
 
