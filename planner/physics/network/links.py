@@ -125,19 +125,17 @@ def media_of(network: Network) -> tuple[Medium, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MediaTable:
-    """The media as columns, for many lengths at once; a watt over the years is worth `usd_per_watt`."""
+    """The media as columns, for many lengths at once."""
 
-    reach_m: Metres
     price_usd: Metres
     usd_per_m: Metres
     watts: Metres
-    usd_per_watt: float
     ends: Metres  # of the stretches of length in each of which one medium is the cheapest
     cheapest: Ints  # of each stretch, and behind them none
 
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
-        """Return the table of some media."""
+        """Return the table of some media, where a watt over the years is worth `usd_per_watt`."""
         columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         # A medium gives way to another at its reach, or where their prices are the same.
@@ -147,7 +145,7 @@ class MediaTable:
         inside = (ends + np.concatenate([[0.0], ends[:-1]])) / 2
         each = np.where(inside <= reach[:, None], powered[:, None] + per_m[:, None] * inside, np.inf)
         cheapest = each.argmin(axis=0) if len(media) else np.empty(0, np.int64)
-        return cls(reach, price, per_m, watts, usd_per_watt, ends, np.append(cheapest, NO_MEDIUM))
+        return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
         """Return for each length the cheapest medium that reaches, its power counted, by index; else NO_MEDIUM."""
