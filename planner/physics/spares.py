@@ -256,14 +256,12 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class IntervalCurve:
-    """The useful share of a way to go on by the seconds between checkpoints; and at the interval that it takes."""
+    """The useful share of a way to go on by the seconds between checkpoints."""
 
     recovery: Recovery
     target: CheckpointTarget
     seconds: tuple[float, ...]
     share: tuple[float, ...]
-    own_seconds: float
-    own_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,10 +327,9 @@ def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
     seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
     found = []
     for way in own:
-        there = at_work_share(exposure.job, standing, way.recovery)
-        share = there / np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
-        at = (float(way.interval_seconds), there / float(way.stretch))
-        found.append(IntervalCurve(way.recovery, way.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
+        stretch = np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
+        share = at_work_share(exposure.job, standing, way.recovery) / stretch
+        found.append(IntervalCurve(way.recovery, way.target, tuple(seconds.tolist()), tuple(share.tolist())))
     return found
 
 
