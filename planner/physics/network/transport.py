@@ -27,6 +27,7 @@ from planner.physics.site.wan import exchange_need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 
 Racks = NDArray[np.int64]
+Stages = Sequence[Sequence[int]]  # the racks of each stage in rank order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,7 @@ class Locality:
 
 
 def locality(
-    stages: Sequence[Sequence[int]],
-    *,
-    leaf_domain_racks: int,
-    domains_per_pod: int,
-    wrap: bool,
-    domains_per_zone: int = 0,
+    stages: Stages, *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0
 ) -> Locality:
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
     domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
@@ -63,7 +59,7 @@ def locality(
     )
 
 
-def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
+def share_leaving(stages: Stages, block: int, *, wrap: bool) -> float:
     """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
     ranks, none = [np.asarray(stage, dtype=np.int64) for stage in stages], np.empty(0, np.int64)
     pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
@@ -73,20 +69,20 @@ def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) ->
     return max(_most_common(source[crossing]), _most_common(target[crossing])) / block if crossing.any() else 0.0
 
 
-def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
+def allreduces_leaving(stages: Stages, block: int) -> int:
     """Return the most groups that have racks in one block and elsewhere too."""
     stage, blocks = _fragments(stages, block)
     shared = np.bincount(stage, minlength=1)[stage] > 1
     return _most_common(blocks[shared]) if shared.any() else 0
 
 
-def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
+def stage_share(stages: Stages, block: int) -> float:
     """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
     placed = (np.asarray(stage, dtype=np.int64) // block for stage in stages if len(stage))
     return max((_most_common(blocks) / len(blocks) for blocks in placed), default=0.0)
 
 
-def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
+def exchange_leaving(stages: Stages, block: int, group: int) -> float:
     """Return the largest number of all-to-all flows that leave one block, over the block's size."""
     # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     # the block send i·(n - i)/(n - 1) out of it.
@@ -109,7 +105,7 @@ def exchange_bound(fragments: int, racks: int, group: int) -> float:
     return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
-def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
+def groups_split(stages: Stages, block: int) -> int:
     """Return how many groups are spread over more than one block."""
     stage, _ = _fragments(stages, block)
     return int((np.bincount(stage, minlength=1) > 1).sum())
@@ -130,7 +126,7 @@ def _most_common(values: Racks) -> int:
     return int(np.unique(values, return_counts=True)[1].max())
 
 
-def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
+def _fragments(stages: Stages, block: int) -> tuple[Racks, Racks]:
     """Return the distinct pairs of stage and block that the assignment uses."""
     if not any(len(stage) for stage in stages):
         return np.empty(0, np.int64), np.empty(0, np.int64)

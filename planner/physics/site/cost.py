@@ -88,12 +88,11 @@ def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: 
     return float(link_capex_usd(wan, yearly_rates(grid, wan, prices), waves))
 
 
+Fabrics = Mapping[str, SiteFabric]  # by site
+
+
 def bill(
-    instance: Instance,
-    racks: int,
-    sites: SitesPlan | None,
-    fabrics: Mapping[str, SiteFabric] | None,
-    design: WanPlan | None = None,
+    instance: Instance, racks: int, sites: SitesPlan | None, fabrics: Fabrics | None, design: WanPlan | None = None
 ) -> Cost:
     """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
     pools = instance.hardware.pools
@@ -244,7 +243,7 @@ class Run:
             usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
             for item in self.bought:
                 if item.life_years is not None:
-                    before = replacements_by(year - 1, self.years, item.life_years) if year else 0
+                    before = replacements_by(year - 1, self.years, item.life_years)
                     spent = item.usd * (replacements_by(year, self.years, item.life_years) - before)
                     usd[item.part] = usd.get(item.part, 0.0) + spent
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
@@ -302,7 +301,7 @@ def section(
     bill: Cost,
     racks: int,
     sites: SitesPlan | None = None,
-    fabrics: Mapping[str, SiteFabric] | None = None,
+    fabrics: Fabrics | None = None,
 ) -> RunPlan:
     """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:

@@ -350,14 +350,7 @@ class OverlappedPasses:
 
 
 def data_parallel_tail_seconds(
-    m: Machine,
-    s: LayerShape,
-    weights: Weights,
-    group: ReplicaGroup,
-    *,
-    zero_stage: int,
-    overlapped: OverlappedPasses,
-    end: Num,
+    m: Machine, s: LayerShape, w: Weights, group: ReplicaGroup, *, zero_stage: int, passes: OverlappedPasses, end: Num
 ) -> Num:
     """Compute the exposed seconds of the hierarchical exchange of the largest stage (Rajbhandari 2020, section 7).
 
@@ -367,7 +360,7 @@ def data_parallel_tail_seconds(
     every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else operations.gathered_bytes(m)
-    exchange, rate = replica_exchange(m, s, weights, group), m.software.data_efficiency
+    exchange, rate = replica_exchange(m, s, w, group), m.software.data_efficiency
 
     def reduced_and_spread(layers: Num, end: Num) -> tuple[Num, Num]:
         reduced = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
@@ -375,16 +368,16 @@ def data_parallel_tail_seconds(
 
     reduce, spread = reduced_and_spread(1.0, 0.0)
     last = sum(reduced_and_spread(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
-    layers, chunks, rounds = overlapped.layers, overlapped.chunks, overlapped.rounds
+    layers, chunks, rounds = passes.layers, passes.chunks, passes.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
     if m.software.hides("parameters"):
-        before = exposed_behind_chunks(spread, overlapped.forward_seconds, layers, chunks, rounds.first)
+        before = exposed_behind_chunks(spread, passes.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
         return reduce + before + last
     if m.software.hides("gradients"):
-        after = exposed_behind_chunks(reduce, overlapped.backward_seconds, layers, chunks, rounds.last)
+        after = exposed_behind_chunks(reduce, passes.backward_seconds, layers, chunks, rounds.last)
     return before + after + last
 
 

@@ -203,7 +203,7 @@ class Grouped:
     casts_gradient: bool = True
 
 
-ONE_PRODUCT = Grouped()
+SINGLE = Grouped()
 
 
 @dataclass(slots=True)
@@ -215,14 +215,7 @@ class Passes:
     backward: list[LayerOperation]
 
     def gemm(
-        self,
-        name: str,
-        rows: Num,
-        inner: Num,
-        columns: Num,
-        *,
-        dtype: Dtype | None = None,
-        grouped: Grouped = ONE_PRODUCT,
+        self, name: str, rows: Num, inner: Num, columns: Num, *, dtype: Dtype | None = None, grouped: Grouped = SINGLE
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient."""
         # The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in

@@ -283,7 +283,7 @@ def once_parts(
         chunks=v,
         rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
     )
-    tail = layer_time.data_parallel_tail_seconds(m, s, w, group, zero_stage=zero, overlapped=overlapped, end=end)
+    tail = layer_time.data_parallel_tail_seconds(m, s, w, group, zero_stage=zero, passes=overlapped, end=end)
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     waits: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
     parts = {

@@ -397,7 +397,7 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3)."""
     # Stages 2 and 3 have one layer's sums left.
     tail = layer_time.data_parallel_tail_seconds(
-        machine(), HALF, WEIGHTS, GROUP, zero_stage=zero, overlapped=passes(0.0), end=0
+        machine(), HALF, WEIGHTS, GROUP, zero_stage=zero, passes=passes(0.0), end=0
     )
     assert tail == pytest.approx(exposed)
 
@@ -407,9 +407,9 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap."""
     # The embeddings' exchange comes after it.
     m = machine(overlaps=overlaps)
-    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=0)
+    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, passes=passes(1e6), end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=1)
+    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, passes=passes(1e6), end=1)
     assert more - tail == pytest.approx(
         2 * float(layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP).seconds(4))
     )
