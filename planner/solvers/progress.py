@@ -196,7 +196,8 @@ class IncumbentFound(Event):
     def plan(self) -> Any:
         """Write the plan that was found, checked and without a claim of a bound, which takes up to seconds.
 
-        None where no whole plan is known: of pools, a question inside another, a fabric alone, and another process.
+        None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone, and of an
+        event that came from another process.
         """
         writer = vars(self).get(WRITER)
         return None if writer is None else writer()

@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Interrupter:
-    """Ends the solves that it was given to, from any thread, with the best plan so far; it stays set until `clear`."""
+    """Ends the solves that it was given to, from any thread, with the best plan so far, as Ctrl-C does.
+
+    It stays set until `clear`: a solve that begins later with it ends at once.
+    """
 
     __slots__ = ("_asked",)
 
