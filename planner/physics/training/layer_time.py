@@ -184,7 +184,7 @@ def _repeated(
         if latent is not None:
             names += ("cast for KV down", "cast for Q up" if latent.q_rank is None else "cast for Q down")
     norms = [o for o in forward if o.name == "norm"]
-    repeated = [o for o, again in zip(norms, (before_attention, before_ffn), strict=True) if again]
+    repeated = [o for o, twice in zip(norms, (before_attention, before_ffn), strict=True) if twice]
     repeated += [o for o in forward if o.name.startswith(names)]
     unfused = 0.0
     if not m.software.flash_attention and "core_attn" in modules:
