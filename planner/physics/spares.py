@@ -35,7 +35,7 @@ from planner.plan.plan_sections import ReliabilityPlan
 
 
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
-    """Compute the share of time in which `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work."""
+    """Compute the share of time in which `gpus` GPUs or more of a rack with `spare_gpus` spare ones are fit to work."""
     # GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
     # have no spares; each counts for each of the rack's GPUs.
     share = {"gpu": 0.0, "rack": 0.0}  # in repair per GPU at work, by what a failure takes out: the sum of MTTR/MTBF

@@ -24,16 +24,14 @@ YEAR = re.compile(r"-\d{4}(-\w+)?$")  # of a release of a software stack, and it
 
 
 class ErrorClass(Frozen):
-    """Measured rows of a class against what was predicted of them."""
+    """Measured rows of a class against what was predicted of them; spreads are standard deviations."""
 
     rows: Count
     sources: Count = Field(description="Sources that the rows come from.")
-    between_sources: NonNegative = Field(
-        description="Standard deviation of the mean log errors of sources, each left out of the fit."
-    )
+    between_sources: NonNegative = Field(description="Spread of mean log errors of sources, each left out of the fit.")
     bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
     within_sources: NonNegative = Field(
-        description="Standard deviation of log errors round their source's mean, shrunk to that of wider classes."
+        description="Spread round the means of sources, shrunk to that of wider classes."
     )
     measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 rows of a source lie.")
     unmeasured_over_predicted: tuple[Positive, Positive] = Field(
