@@ -30,22 +30,16 @@ class ErrorClass(Frozen):
     sources: Count = Field(description="Sources that the rows come from.")
     between_sources: NonNegative = Field(description="Spread of mean log errors of sources, each left out of the fit.")
     bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
-    within_sources: NonNegative = Field(
-        description="Spread round the means of sources, shrunk to that of wider classes."
-    )
+    within_sources: NonNegative = Field(description="Spread round means of sources, shrunk to that of wider classes.")
     measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 rows of a source lie.")
-    unmeasured_over_predicted: tuple[Positive, Positive] = Field(
-        description="The same where no row of the precision has the accelerator or the stack."
-    )
+    unmeasured_over_predicted: tuple[Positive, Positive] = Field(description="With an unmeasured accelerator or stack.")
     ranges: dict[str, tuple[float, float]] = Field(description="Smallest and largest of each degree among the rows.")
 
 
 class SourceSpreads(Frozen):
     """How far sources lie from their predictions, all classes together, and the intervals' width."""
 
-    measured: NonNegative = Field(
-        description="Standard deviation of mean log errors of sources whose accelerators and stacks others have too."
-    )
+    measured: NonNegative = Field(description="Spread of mean log errors of sources with accelerators of others.")
     unmeasured: NonNegative = Field(description="The same of sources that alone measured an accelerator or a stack.")
     multiple: Positive = Field(description="Standard deviations of a row of a source within which 4 of 5 rows lie.")
 
