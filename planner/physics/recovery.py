@@ -225,12 +225,10 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds.
-
-    A whole job restarts from its last checkpoint. An elastic one stalls, and goes on without the lost replica until it
-    is back; correlated stops restart it whole from storage. To first order in all of these its useful share is
-    1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
-    """
+    """Return a way to go on with checkpoints at any interval, in seconds."""
+    # A whole job restarts from its last checkpoint. An elastic one stalls, and goes on without the lost replica until
+    # it is back; correlated stops restart it whole from storage. To first order in all of these its useful share is 1 -
+    # w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
     write = job.write_seconds(target)
     if recovery == "elastic":
         there, stalls, lost, written = _elastic_shares(job, target, interval)

@@ -24,12 +24,9 @@ class Level:
 
 
 def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
-    """Compute the two terms of a reduce-scatter: the seconds of its steps, and its seconds by byte of the tensor.
-
-    Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta
-    (Thakur 2005). A switch that reduces saves steps, not bytes: every rank still sends all parts but its own (Klenk
-    2020).
-    """
+    """Compute a reduce-scatter's seconds of steps, and seconds by byte of the tensor (Thakur 2005; Klenk 2020)."""
+    # Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha +
+    # (n-1)/n·S/beta. A switch that reduces saves steps, not bytes: every rank still sends all parts but its own.
     steps_seconds, seconds_per_byte, share = 0.0, 0.0, 1.0
     for level in levels:
         n = level.ranks
@@ -50,12 +47,10 @@ all_gather = reduce_scatter  # the same steps, backwards, until every rank has t
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds to reduce `size_bytes` on every rank.
-
-    A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level (Thakur 2005). S is the entire tensor: a TP all-reduce
-    moves b·s·h elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once:
-    2·alpha + S/beta (Klenk 2020; Graham 2016).
-    """
+    """Compute the seconds to reduce `size_bytes` on every rank (Thakur 2005; in switches Klenk 2020, Graham 2016)."""
+    # A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level. S is the entire tensor: a TP all-reduce moves b·s·h
+    # elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once: 2·alpha +
+    # S/beta.
     total: Num = 0.0
     for level in levels:
         n = np.asarray(level.ranks)
@@ -84,16 +79,14 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batches: Num) -> Num:
-    """Compute the seconds of a collective for each layer that passes of a pipeline do not hide.
-
-    A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, w = `work`
-    seconds a layer; each layer's collective takes e = `each` seconds, one after another. Backward: a layer's gradients
-    are ready as the last of the n passes leaves it. From a chunk on, the collectives take e for each layer of it and of
-    the chunks after it, and overlap the rest of its last pass and n passes of each chunk after it. The longest exposed
-    time starts with the first chunk or the last one: max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n + 1)·l/v - 1)·w).
-    Forward is its mirror: a layer's weights are needed as the first pass comes to it. With v = 1 the formula is that of
-    `exposed_tail_seconds`; it never falls with l.
-    """
+    """Compute the seconds of a collective for each layer that passes of a pipeline do not hide."""
+    # A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, w = `work`
+    # seconds a layer; each layer's collective takes e = `each` seconds, one after another. Backward: a layer's
+    # gradients are ready as the last of the n passes leaves it. From a chunk on, the collectives take e for each layer
+    # of it and of the chunks after it, and overlap the rest of its last pass and n passes of each chunk after it. The
+    # longest exposed time starts with the first chunk or the last one: max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n +
+    # 1)·l/v - 1)·w). Forward is its mirror: a layer's weights are needed as the first pass comes to it. With v = 1 the
+    # formula is that of `exposed_tail_seconds`; it never falls with l.
     size = layers / chunks
     last, first = each * size - (size - 1) * work, each * layers - (((chunks - 1) * batches + 1) * size - 1) * work
     return np.maximum(each, np.maximum(last, first))

@@ -133,13 +133,11 @@ def activation_bytes_per_layer(
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0) -> Num:
-    """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020).
-
-    Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights too.
-    Master weights are the optimiser's: of two bytes in work, six of all weights, four of gradients and eight of moments
-    stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every replica
-    but under stage 3, which makes them anew of each layer as it gathers it.
-    """
+    """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020)."""
+    # Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights
+    # too. Master weights are the optimiser's: of two bytes in work, six of all weights, four of gradients and eight of
+    # moments stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every
+    # replica but under stage 3, which makes them anew of each layer as it gathers it.
     working = precision.working_parameter_bytes
     master = precision.parameter_bytes - working
     weights = working / shards if zero_stage >= 3 else working + cast_bytes
@@ -220,12 +218,10 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 def gpu_state_bytes(
     m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
-
-    `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
-    same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    copies and buckets are counted too.
-    """
+    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings."""
+    # `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
+    # same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
+    # copies and buckets are counted too.
     cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.context_parallel
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:

@@ -170,13 +170,11 @@ def gemm_seconds(
     dtype: Dtype | None = None,
     out_bytes: float | None = None,
 ) -> Num:
-    """Compute the seconds of `count` products (rows x inner)·(inner x columns) on one GPU.
-
-    2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide (small
-    and thin products are slow by it), and the shortest time of a kernel: the roofline of Williams 2009, its terms
-    added. A kernel's tiles run in waves over the processors and the last wave is part-filled (wave quantisation;
-    NVIDIA, Matrix Multiplication Background User's Guide): as long as if the result had some more elements.
-    """
+    """Compute the seconds of `count` products (rows x inner)·(inner x columns) on one GPU (roofline: Williams 2009)."""
+    # 2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide
+    # (small and thin products are slow by it), and the shortest time of a kernel: its terms added. A kernel's tiles run
+    # in waves over the processors and the last wave is part-filled (wave quantisation; NVIDIA, Matrix Multiplication
+    # Background User's Guide): as long as if the result had some more elements.
     dtype = dtype or m.precision.compute
     e, width = m.gpu.gemm_efficiency, stored_bytes(m, dtype)
     out = m.precision.activation_bytes if out_bytes is None else out_bytes

@@ -70,12 +70,10 @@ def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p.
-
-    m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
-    round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
-    overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
-    """
+    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p."""
+    # m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
+    # round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
+    # overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
@@ -89,15 +87,13 @@ def sends_beside_rings(
     gradients_overlap: bool,
     sends_overlap: bool,
 ) -> Num:
-    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send.
-
-    ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
-    backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
-    micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
-    none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send, and
-    under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide meet;
-    hidden ones follow the rings already (`step_prediction.sharded_times` takes their time from the NIC).
-    """
+    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send."""
+    # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
+    # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
+    # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
+    # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
+    # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
+    # meet; hidden ones follow the rings already (`step_prediction.sharded_times` takes their time from the NIC).
     several = np.asarray(pipeline) > 1
     way = np.where(several, pipeline * virtual_stages - 1, 0)
     if zero_stage > 1:
@@ -107,13 +103,11 @@ def sends_beside_rings(
 
 
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak.
-
-    1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at most
-    v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m, p) on
-    every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for their W
-    only, which needs less of each (Qi 2023, section 2.3).
-    """
+    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak (Narayanan 2021; Qi 2023)."""
+    # 1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at
+    # most v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m,
+    # p) on every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for
+    # their W only, which needs less of each (Qi 2023, section 2.3).
     if schedule == "zb-h1":
         return np.minimum(micro_batches, pipeline + 0 * stage)
     plain = pipeline - stage

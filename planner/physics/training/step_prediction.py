@@ -349,11 +349,9 @@ Figure = float | dict[str, float] | tuple[float, float]
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> dict[str, Figure]:
-    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics.
-
-    Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
-    the time on a clock goes into steps where failures count; else the workload says it.
-    """
+    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
+    # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
+    # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload = step.machine_of(instance), instance.workload
     wide = padded(m, strategy.shape)
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
