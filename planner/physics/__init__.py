@@ -1,8 +1,4 @@
-"""The formulas, each in one place with its source: plain functions, SI units, no solver, no files.
-
-Arguments typed ``Num`` may be floats or numpy arrays of them; the formulas are plain arithmetic and broadcast. Long
-computations look at a clock between their steps.
-"""
+"""The formulas, each in one place with its source: functions of numbers or arrays, SI units, no solver, no file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +6,14 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 Num: TypeAlias = Any  # a float or an array of floats: mypy has no type under which both take the same arithmetic
+Tick: TypeAlias = Callable[[], None]
 
 
-_tick: ContextVar[Callable[[], None]] = ContextVar("tick", default=lambda: None)
+def no_tick() -> None:
+    """Do nothing between the steps of a long computation."""
+
+
+_tick: ContextVar[Tick] = ContextVar("tick", default=no_tick)
 
 
 def tick() -> None:
@@ -21,7 +22,7 @@ def tick() -> None:
 
 
 @contextmanager
-def ticking(call: Callable[[], None]) -> Iterator[None]:
+def ticking(call: Tick) -> Iterator[None]:
     """Call this between the steps of the computations within."""
     token = _tick.set(call)
     try:

@@ -2,10 +2,10 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from planner.cluster import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
@@ -128,21 +128,19 @@ class PlanPhysics:
     @cached_property
     def built(self) -> dict[str, int]:
         """New circuits by corridor, of corridors that can be built."""
-        known = {line.id for line in self.grid.new_lines}
-        counts: dict[str, int] = {}
+        known, counts = {line.id for line in self.grid.new_lines}, Counter[str]()
         for line in self.plan.sites.new_lines if self.plan.sites else ():
             if line.line in known:
-                counts[line.line] = counts.get(line.line, 0) + line.circuits
+                counts[line.line] += line.circuits
         return counts
 
     @cached_property
     def steps(self) -> dict[str, int]:
         """Steps of interconnect by node, of nodes that can be upgraded."""
-        known = {node.id for node in self.grid.nodes if node.upgrade}
-        counts: dict[str, int] = {}
+        known, counts = {node.id for node in self.grid.nodes if node.upgrade}, Counter[str]()
         for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
             if upgrade.node in known:
-                counts[upgrade.node] = counts.get(upgrade.node, 0) + upgrade.steps
+                counts[upgrade.node] += upgrade.steps
         return counts
 
     def excess(self, rule: str) -> float:
@@ -215,17 +213,13 @@ class PlanPhysics:
     @cached_property
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
-        fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         network, found = self.instance.network, dict[str, Design]()
-        if not self.nic_known:
-            return found
-        for site, fabric in fabrics.items():
+        for site, fabric in self.plan.fabric.sites.items() if self.plan.fabric and self.nic_known else ():
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
             if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
                 continue
             nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
-            parts: dict[str, Any] = {"switches": self.switches, "network": network, "nic_bytes_per_second": nic}
-            found[site] = design_of(fabric, racks, gpus=gpus, **parts)
+            found[site] = design_of(fabric, racks, gpus, network, nic)
         return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
@@ -284,19 +278,12 @@ def racks_of(text: str, racks: int) -> list[int] | str:
         return str(error)
 
 
-COUNTS = [
-    name
-    for name, field in LayoutPlan.model_fields.items()
-    if field.annotation is int and name not in ("gpus_used", "gpus_idle")
-]
-"""Entries of a layout that are whole numbers from 1."""
-
-
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
-    counts = {name: getattr(layout, name) for name in COUNTS}
-    outside = [name for name, count in counts.items() if not 1 <= count <= MAX_COUNT]
-    yield from (f"{name} {counts[name]:,} is not from 1 to {MAX_COUNT:,}" for name in outside)
+    counts = {name for name, field in LayoutPlan.model_fields.items() if field.annotation is int}
+    for name, value in layout:
+        if name in counts - {"gpus_used", "gpus_idle"} and not 1 <= value <= MAX_COUNT:
+            yield f"{name} {value:,} is not from 1 to {MAX_COUNT:,}"
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"

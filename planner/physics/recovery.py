@@ -1,7 +1,7 @@
 """How often a job stops, and the time that stops cost: from seconds of steps to seconds on a clock.
 
 Stops come at random with a mean time M between them, of time in which the job trains or writes checkpoints. The
-stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share.
+stretch is the mean time that passes for a second of steps; its inverse is the useful share.
 """
 
 from collections.abc import Iterator
@@ -112,22 +112,18 @@ class CheckpointedJob:
 
     def restart_seconds(self, recovery: Recovery = "restart") -> Any:
         """Return the seconds from a failure to training at full power, of the whole job, perhaps on warm spares."""
-        rates, warm = self.r, recovery == "warm-spares"
-        fixed, each = (
-            (rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu)
-            if warm
-            else (rates.restart_seconds, rates.restart_seconds_per_gpu)
-        )
+        rates = self.r
+        fixed, each = rates.restart_seconds, rates.restart_seconds_per_gpu
+        if recovery == "warm-spares":
+            fixed, each = rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu
         return rates.detection_seconds + fixed + each * self.gpus + rates.power_ramp_seconds
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
-    """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
-
-    With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
-    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
-    down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
-    """
+    """Return the interval that loses least to checkpoints and to work done again (renewal theory: Daly 2006)."""
+    # With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (without his
+    # expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
+    # down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
     c = np.minimum(np.asarray(write / mean, dtype=np.float64), LARGE)
     u = c + np.minimum(1.0, np.sqrt(2 * c))
     for _ in range(NEWTON_STEPS):
@@ -143,11 +139,8 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
-    """Return the stretch where a stop costs a restart and the work since the last checkpoint.
-
-    Renewal theory: τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the
-    restart of R seconds (Daly 2006, eq. 13).
-    """
+    """Return the stretch where a stop costs a restart and the work since the last checkpoint (Daly 2006, eq. 13)."""
+    # τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the restart of R.
     tau = np.asarray(interval, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         grown = np.expm1((tau + write) / mean)
@@ -157,15 +150,12 @@ def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to resume after a failure: recovery, checkpoint target, and the stretch of run time.
-
-    `stretch`: seconds of run time per second of steps. `interval_seconds` is the time between checkpoints.
-    """
+    """A way to resume after a failure: recovery, checkpoint target, and the stretch of run time."""
 
     recovery: Recovery
     target: CheckpointTarget
-    stretch: Any
-    interval_seconds: Any
+    stretch: Any  # seconds of run time per second of steps
+    interval_seconds: Any  # between checkpoints
     write_seconds: Any
     restart_seconds: Any
 
@@ -183,14 +173,12 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
             restart_seconds=job.restart_seconds(),
         )
         return
-    whole = dict[CheckpointTarget, Any]()  # intervals of whole jobs, which all start again from the same checkpoints
+    intervals = dict[tuple[bool, CheckpointTarget], Any]()  # whole jobs all start again from the same checkpoints
     for recovery, target in choices(rates, spares=spares):
-        if recovery == "elastic":
-            yield way_at(job, recovery, target, best_interval(job, recovery, target))
-            continue
-        if target not in whole:
-            whole[target] = best_interval(job, recovery, target)
-        yield way_at(job, recovery, target, whole[target])
+        key = recovery == "elastic", target
+        if key not in intervals:
+            intervals[key] = best_interval(job, recovery, target)
+        yield way_at(job, recovery, target, intervals[key])
 
 
 def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
@@ -205,26 +193,22 @@ def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Che
 
 
 def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:
-    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
-
-    The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
-    """
+    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least."""
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
+    # The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
     return np.maximum(best, job.step_seconds)
 
 
 def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
-    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it.
-
-    Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
-    copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there is
-    one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises and is
-    concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
-    """
-    rare, stalls = job.r.correlated_share * job.stops_per_second / 2, _stalls(job)
-    away = job.replica_gpus * job.stops_per_second / job.gpus * job.r.rejoin_seconds
-    kappa = rare * write / (1 + _copies(job))
+    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it."""
+    # Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
+    # copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there
+    # is one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises
+    # and is concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
+    rare, stalls, away, copies = _elastic_rates(job)
+    rare = rare / 2
+    kappa = rare * write / (1 + copies)
     t = np.asarray(kappa * (1 + stalls), dtype=np.float64)
     for _ in range(NEWTON_STEPS):
         lost = np.sqrt(t)
@@ -241,20 +225,23 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds.
-
-    A whole job restarts from its last checkpoint. Copies in memory are lost in correlated stops, so that storage keeps
-    older ones: of these the stretch is that of a rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
-    """
+    """Return a way to go on with checkpoints at any interval, in seconds."""
+    # A whole job restarts from its last checkpoint. An elastic one stalls, and goes on without the lost replica until
+    # it is back; correlated stops restart it whole from storage. To first order in all of these its useful share is 1 -
+    # w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
+    write = job.write_seconds(target)
     if recovery == "elastic":
-        return _elastic_at(job, target, interval)
-    mean = 1 / job.stops_per_second
-    restart, write = job.restart_seconds(recovery), job.write_seconds(target)
-    stretch = restart_stretch(mean, interval, write, restart)
+        there, stalls, lost, written = _elastic_shares(job, target, interval)
+        stretch = (1 + written) * (there + stalls + lost)
+        restart = job.r.elastic_stall_seconds + 0.0 * stretch
+        stretch = np.where(np.asarray(job.replicas) > 1, stretch, np.inf)
+    else:
+        restart = job.restart_seconds(recovery)
+        stretch = restart_stretch(1 / job.stops_per_second, interval, write, restart) * (1 + _older_copies(job, target))
     return Way(
         recovery=recovery,
         target=target,
-        stretch=stretch * (1 + _older_copies(job, target)),
+        stretch=stretch,
         interval_seconds=interval,
         write_seconds=write,
         restart_seconds=restart,
@@ -263,6 +250,8 @@ def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, i
 
 def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
     """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
+    # Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
+    # rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
     if target == "storage":
         return 0.0
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") * job.stops_per_second)
@@ -286,61 +275,37 @@ def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:
-    """Return y, 1 over the mean share of replicas that are there while the job trains.
-
-    For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
-    the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
-    with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
-    """
+    """Return y, 1 over the mean share of replicas that are there while the job trains."""
+    # For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
+    # the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
+    # with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
     s = np.minimum(stalled, MOST_STALLED)
     b = 1 + away - s
     root = np.sqrt(b * b + 4 * s)
     return np.where(b > 0, (b + root) / 2, 2 * s / np.maximum(root - b, 1e-300))
 
 
-def _stalls(job: CheckpointedJob) -> Any:
-    """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
-    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds()) * job.stops_per_second
-
-
-def _copies(job: CheckpointedJob) -> Any:
-    """Return the seconds of copies to neighbours for one of steps, where replicas share the optimiser's state."""
-    step = np.asarray(job.step_seconds, dtype=np.float64)
-    if not job.shares_state:
-        return np.zeros_like(step)
-    return np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
-
-
-def _elastic_at(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -> Way:
-    """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
-
-    Correlated stops restart the whole job from storage. Where replicas share the optimiser's state each step ends with
-    a copy of it to a neighbour's memory. To first order in all of these the useful share is
-    1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
-    """
-    there, stalls, lost, written = _elastic_shares(job, target, interval)
-    stretch = (1 + written) * (there + stalls + lost)
-    return Way(
-        recovery="elastic",
-        target=target,
-        stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
-        interval_seconds=interval,
-        write_seconds=job.write_seconds(target),
-        restart_seconds=job.r.elastic_stall_seconds + 0.0 * stretch,
-    )
+def _elastic_rates(job: CheckpointedJob) -> tuple[Any, Any, Any, Any]:
+    """Return the correlated stops a second; and seconds for one of work: stalled, of one replica away, of copies."""
+    # Correlated stops stall the job by a whole restart. Where replicas share the optimiser's state each step ends with
+    # a copy of it to a neighbour's memory.
+    rates, stops, step = job.r, job.stops_per_second, np.asarray(job.step_seconds, dtype=np.float64)
+    stalls = (rates.elastic_stall_seconds + rates.correlated_share * job.restart_seconds()) * stops
+    away, copies = job.replica_gpus * stops / job.gpus * rates.rejoin_seconds, np.zeros_like(step)
+    if job.shares_state:
+        copies = np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+    return rates.correlated_share * stops, stalls, away, copies
 
 
 def _elastic_shares(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -> tuple[Any, Any, Any, Any]:
     """Return seconds for one of work of an elastic job: in training, stalled, of work lost, and of checkpoints."""
-    rare = job.r.correlated_share * job.stops_per_second
+    rare, stalls, away, copies = _elastic_rates(job)
     with np.errstate(divide="ignore", invalid="ignore"):
         written = np.where(np.isfinite(interval) & (interval > 0), job.write_seconds(target) / interval, 0.0)
         lost = np.where(rare > 0, rare * interval / 2, 0.0)
-    stalls = _stalls(job)
-    away = job.replica_gpus * job.stops_per_second / job.gpus * job.r.rejoin_seconds
-    return inverse_share_there(away, stalls + lost), stalls, lost, written + _copies(job)
+    return inverse_share_there(away, stalls + lost), stalls, lost, written + copies
 
 
-def min_stretch(job: CheckpointedJob, *, spares: bool = True) -> Any:
+def min_stretch(job: CheckpointedJob) -> Any:
     """Return the least stretch of any way to go on."""
-    return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=spares)])
+    return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=True)])

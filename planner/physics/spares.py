@@ -1,6 +1,7 @@
 """Spare racks and GPUs, a job's recovery with them, and a plan's useful share at other choices."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,11 +35,9 @@ from planner.plan.plan_sections import ReliabilityPlan
 
 
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
-    """Compute the share of time in which at least `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work.
-
-    GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
-    have no spares; each counts for each of the rack's GPUs.
-    """
+    """Compute the share of time in which `gpus` GPUs or more of a rack with `spare_gpus` spare ones are fit to work."""
+    # GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
+    # have no spares; each counts for each of the rack's GPUs.
     share = {"gpu": 0.0, "rack": 0.0}  # in repair per GPU at work, by what a failure takes out: the sum of MTTR/MTBF
     for part in rates.parts.values():
         if part.gpu_hours_per_event is not None:
@@ -49,16 +48,13 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
 
 @lru_cache(maxsize=256)
 def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float64]]:
-    """Return the chance of each number of fit racks within 40 standard deviations of the mean, and the least of these.
-
-    Each is its neighbour's times (n - k)/(k + 1) · p/(1 - p). SciPy has their sums, but behind Pyomo it loads all of
-    itself, which takes longer than thousands of them.
-    """
+    """Return the chances of numbers of fit racks within 40 standard deviations of the mean, and the least of these."""
+    # SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
     mean = racks * availability
     reach = 40 * (1 + math.sqrt(mean * (1 - availability)))
     first, last = max(0, math.floor(mean - reach)), min(racks, math.ceil(mean + reach))
     k = np.arange(first, last)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"):  # each is its neighbour's times (n - k)/(k + 1) · p/(1 - p)
         ratios = np.log((racks - k) / (k + 1) * (availability / (1 - availability)))
     logs = np.concatenate([[0.0], np.cumsum(ratios)])
     chances = np.exp(logs - logs.max())
@@ -84,11 +80,8 @@ def min_spares(needed: int, availability: float, target: float) -> int:
     high = 1
     while enough_share(needed, high, availability) < target:
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough_share(needed, middle, availability) >= target else (middle, high)
-    return high
+    enough = range(high // 2 + 1, high + 1)
+    return enough[bisect_left(enough, target, key=lambda spares: enough_share(needed, spares, availability))]
 
 
 @lru_cache(maxsize=65536)
@@ -151,17 +144,12 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
     )
 
 
-def stretches(job: CheckpointedJob, standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each way to resume after a failure, given the spare racks at the sites.
-
-    A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
-    """
-    yield from stretched(job, ways(job, spares=standing.spares), standing)
-
-
-def stretched(job: CheckpointedJob, known: Iterable[Way], standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each of the ways that a job may resume after a failure, which are known."""
-    for way in known:
+def stretches(
+    job: CheckpointedJob, standing: SpareEffect, known: Iterable[Way] | None = None
+) -> Iterator[tuple[Any, Way]]:
+    """Yield (stretch, way) for each way to resume after a failure, by the spare racks at the sites; perhaps `known`."""
+    # A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
+    for way in ways(job, spares=standing.spares) if known is None else known:
         there = at_work_share(job, standing, way.recovery)
         with np.errstate(over="ignore"):
             stretch = way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)
@@ -240,19 +228,19 @@ def upkeep_of(
         if instance.hardware.racks is not None and needed + spare > max(needed, instance.hardware.racks):
             continue
         there = standing_of([(needed, spare)], fit, block.replicas)
-        for stretch, way in stretches(job, there):
-            found.append(
-                Upkeep(
-                    way=way,
-                    stretch=float(stretch),
-                    standing=there,
-                    spare_target=target,
-                    spare_racks={CLUSTER: spare},
-                    rack_availability=fit,
-                    work_gpus=block.work_gpus,
-                    rails=block.work_gpus,
-                )
+        found += [
+            Upkeep(
+                way=way,
+                stretch=float(stretch),
+                standing=there,
+                spare_target=target,
+                spare_racks={CLUSTER: spare},
+                rack_availability=fit,
+                work_gpus=block.work_gpus,
+                rails=block.work_gpus,
             )
+            for stretch, way in stretches(job, there)
+        ]
     best = min(found, key=lambda upkeep: upkeep.stretch, default=None)
     if best is None or math.isinf(best.stretch):
         problem = f"{needed:,} racks are never all fit for work, and no replica can be spared"
@@ -268,14 +256,12 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class IntervalCurve:
-    """The useful share of a way to go on by the seconds between checkpoints; and at the interval that it takes."""
+    """The useful share of a way to go on by the seconds between checkpoints."""
 
     recovery: Recovery
     target: CheckpointTarget
     seconds: tuple[float, ...]
     share: tuple[float, ...]
-    own_seconds: float
-    own_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,10 +327,9 @@ def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
     seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
     found = []
     for way in own:
-        there = at_work_share(exposure.job, standing, way.recovery)
-        share = there / np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
-        at = (float(way.interval_seconds), there / float(way.stretch))
-        found.append(IntervalCurve(way.recovery, way.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
+        stretch = np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
+        share = at_work_share(exposure.job, standing, way.recovery) / stretch
+        found.append(IntervalCurve(way.recovery, way.target, tuple(seconds.tolist()), tuple(share.tolist())))
     return found
 
 

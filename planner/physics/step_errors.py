@@ -1,9 +1,4 @@
-"""Errors of the prediction: intervals by class of run, extrapolations, and the rows that support the constants.
-
-The table `step_errors` of the catalogue holds the errors on each class of measured rows of constants that were fitted
-without these rows; `constant_support` the posterior of the fit: the standard deviation of each constant's logarithm,
-and the correlations between them.
-"""
+"""Errors of the prediction: intervals by class of run, extrapolations, and the rows that support the constants."""
 
 import math
 import re
@@ -29,36 +24,28 @@ YEAR = re.compile(r"-\d{4}(-\w+)?$")  # of a release of a software stack, and it
 
 
 class ErrorClass(Frozen):
-    """Measured rows of a class against what was predicted of them."""
+    """Measured rows of a class against what was predicted of them; spreads are standard deviations."""
 
     rows: Count
     sources: Count = Field(description="Sources that the rows come from.")
-    between_sources: NonNegative = Field(
-        description="Standard deviation of the mean log errors of sources, each left out of the fit."
-    )
+    between_sources: NonNegative = Field(description="Spread of mean log errors of sources, each left out of the fit.")
     bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
-    within_sources: NonNegative = Field(
-        description="Standard deviation of log errors round their source's mean, shrunk to that of wider classes."
-    )
+    within_sources: NonNegative = Field(description="Spread round means of sources, shrunk to that of wider classes.")
     measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 rows of a source lie.")
-    unmeasured_over_predicted: tuple[Positive, Positive] = Field(
-        description="The same where no row of the precision has the accelerator or the stack."
-    )
+    unmeasured_over_predicted: tuple[Positive, Positive] = Field(description="With an unmeasured accelerator or stack.")
     ranges: dict[str, tuple[float, float]] = Field(description="Smallest and largest of each degree among the rows.")
 
 
 class SourceSpreads(Frozen):
     """How far sources lie from their predictions, all classes together, and the intervals' width."""
 
-    measured: NonNegative = Field(
-        description="Standard deviation of mean log errors of sources whose accelerators and stacks others have too."
-    )
+    measured: NonNegative = Field(description="Spread of mean log errors of sources with accelerators of others.")
     unmeasured: NonNegative = Field(description="The same of sources that alone measured an accelerator or a stack.")
     multiple: Positive = Field(description="Standard deviations of a row of a source within which 4 of 5 rows lie.")
 
 
 class ErrorTable(Frozen):
-    """Classes of measured rows by name, and the types of product that rows of each accelerator and stack had."""
+    """Errors by class of measured rows, of constants fitted without these; types of product of accelerators, stacks."""
 
     source: str
     spreads: SourceSpreads
@@ -120,11 +107,9 @@ def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None 
 def interval(
     m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
 ) -> tuple[float, float]:
-    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it.
-
-    Its ends are the prediction times the ratios of measurement to prediction that enclose 4 of 5 rows of a source that
-    no fit has seen. They are wider where no measured row has the machine's accelerator or its stack.
-    """
+    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it."""
+    # It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
+    # accelerator or its stack.
     like = like_rows(m, strategy, errors)
     low, high = like.unmeasured_over_predicted if unmeasured(m, errors) else like.measured_over_predicted
     return predicted * low, predicted * high
@@ -151,12 +136,13 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
 
 def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
     """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
-    known, sentences = errors or table(), dict[str, str]()
-    named = {"accelerator": m.gpu.name, "software": m.software.name}
-    for (part, name), measured in zip(named.items(), (known.accelerators, known.software), strict=True):
-        if width(m) not in measured.get(name, ()):
-            sentences[part] = f"no measured row of {name} in {width(m)}"
-    return sentences
+    known = errors or table()
+    parts = ("accelerator", m.gpu.name, known.accelerators), ("software", m.software.name, known.software)
+    return {
+        part: f"no measured row of {name} in {width(m)}"
+        for part, name, measured in parts
+        if width(m) not in measured.get(name, ())
+    }
 
 
 MOVE = 0.01  # of a constant's logarithm, for the slope of a step
@@ -172,7 +158,7 @@ class ConstantSupport(Frozen):
     path: str
     rows: int = Field(description="Rows of the fit whose step changes with it by 1 % or more of its own change.")
     sources: int = Field(description="Sources that these rows come from.")
-    deviation: NonNegative = Field(description="Standard deviation left of its logarithm.")
+    deviation: NonNegative = Field(description="Standard deviation that the posterior of the fit leaves its logarithm.")
 
     def touches(self, machine: Machine) -> bool:
         """Return whether it is a constant of a machine."""

@@ -60,40 +60,36 @@ def run(
             solver.parameters.max_time_in_seconds = max(limit, 0.0)
         if effort is not None:
             solver.parameters.max_deterministic_time = effort
-        return _answered(solver, model, watched=interruptible or signals.interruptible())
+        stem, clock, watched = begin_cpsat(model, solver), Deadline(), interruptible or signals.interruptible()
+        status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
+        stop, solved = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return _believed(
+            model,
+            [int(value) for value in solver.response_proto.solution] if solved else None,
+            stem,
+            stop=Stop.INTERRUPTED if interrupted and stop is not Stop.PROVED else stop,
+            solution=Values(solver.value) if solved else None,
+            bound=solver.best_objective_bound if solved else None,
+            infeasible=status == cp_model.INFEASIBLE,
+            detail=solver.status_name(status),
+            solver=SOLVER,
+            seconds=clock.elapsed,
+        )
 
     return run_twice(once, SOLVER, presolve=presolve)
 
 
-def _answered(solver: cp_model.CpSolver, model: cp_model.CpModel, *, watched: bool) -> Outcome[Values]:
-    stem, clock = begin_cpsat(model, solver), Deadline()
-    status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
-    stop, solved = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    point = [int(value) for value in solver.response_proto.solution] if solved else None
-    return _believed(
-        model,
-        point,
-        stem,
-        stop=Stop.INTERRUPTED if interrupted and stop is not Stop.PROVED else stop,
-        solution=Values(solver.value) if solved else None,
-        bound=solver.best_objective_bound if solved else None,
-        infeasible=status == cp_model.INFEASIBLE,
-        detail=solver.status_name(status),
-        solver=SOLVER,
-        seconds=clock.elapsed,
-    )
-
-
 def _believed(model: cp_model.CpModel, point: list[int] | None, stem: Path | None, **found: Any) -> Outcome[Values]:
     """Return as much of what a back end `found` as its figures bear out, written into the index."""
-    proto, goal, value = model.proto, model.proto.objective, None
+    proto, goal = model.proto, model.proto.objective
     broken, scale = "" if point is None else broken_by_integers(proto, point), goal.scaling_factor or 1.0
-    if point is not None and not broken and model.has_objective():
+    found |= {"variables": len(proto.variables), "constraints": len(proto.constraints)}
+    if not model.has_objective():
+        found["bound"] = None
+    elif point is not None and not broken:
         total = sum(factor * point[column] for column, factor in zip(goal.vars, goal.coeffs, strict=True))
-        value = float((total + goal.offset) * scale)
-    found |= {"objective": value, "bound": found["bound"] if model.has_objective() else None}
-    sizes: dict[str, Any] = {"variables": len(proto.variables), "constraints": len(proto.constraints)}
-    return end(stem, believed(Outcome(**sizes, **found), broken=broken, minimize=scale > 0))
+        found["objective"] = float((total + goal.offset) * scale)
+    return end(stem, believed(Outcome(**found), broken=broken, minimize=scale > 0))
 
 
 def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:
@@ -132,7 +128,19 @@ def run_on_highs(
     the search at once and returns its incumbent. ValueError: a rule is not linear, or holds only under a condition.
     """
     require_highs()
-    deadline, lp, scale = Deadline(time_limit), _lp(model), model.proto.objective.scaling_factor or 1.0
+    deadline, goal, rows, costs = Deadline(time_limit), model.proto.objective, [], dict[int, int]()
+    for _, row, (low, high) in linear_rows(model.proto):
+        kept = {column: factor for column, factor in row.items() if factor}
+        rows.append((kept, None if low < -FAR else low, None if high > FAR else high))
+    for column, factor in zip(goal.vars, goal.coeffs, strict=True):
+        costs[column] = costs.get(column, 0) + factor
+    domains = [list(variable.domain) for variable in model.proto.variables]
+    lp = linear_program([(domain[0], domain[-1], True) for domain in domains], rows, costs, goal.offset)
+
+    def value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:
+        if not isinstance(expression, cp_model.IntVar):
+            raise TypeError(f"a value is read by variable (is {type(expression).__name__})")
+        return point[expression.index]
 
     def once(presolve: bool) -> Outcome[Values]:
         switch = "on" if presolve else "off"
@@ -146,8 +154,8 @@ def run_on_highs(
             point,
             stem,
             stop=Stop.PROVED if infeasible else stop_of(result.status),
-            solution=None if point is None else Values(partial(_value, point)),
-            bound=None if infeasible or result.bound is None else scale * result.bound,
+            solution=None if point is None else Values(partial(value, point)),
+            bound=None if infeasible or result.bound is None else (goal.scaling_factor or 1.0) * result.bound,
             infeasible=infeasible,
             detail=str(result.status.name)[1:],
             solver=HIGHS,
@@ -155,21 +163,3 @@ def run_on_highs(
         )
 
     return replace(run_twice(once, HIGHS, presolve=presolve, repeat=repeat), seconds=deadline.elapsed)
-
-
-def _value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:
-    if not isinstance(expression, cp_model.IntVar):
-        raise TypeError(f"a value is read by variable (is {type(expression).__name__})")
-    return point[expression.index]
-
-
-def _lp(model: cp_model.CpModel) -> Any:
-    proto, rows, costs = model.proto, [], dict[int, int]()
-    for _, row, (low, high) in linear_rows(proto):
-        kept = {column: factor for column, factor in row.items() if factor}
-        rows.append((kept, None if low < -FAR else low, None if high > FAR else high))
-    for column, factor in zip(proto.objective.vars, proto.objective.coeffs, strict=True):
-        costs[column] = costs.get(column, 0) + factor
-    domains = [list(variable.domain) for variable in proto.variables]
-    columns = [(domain[0], domain[-1], True) for domain in domains]
-    return linear_program(columns, rows, costs, proto.objective.offset)

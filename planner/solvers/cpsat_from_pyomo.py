@@ -85,11 +85,9 @@ def restate(model: pyo.ConcreteModel) -> cp_model.CpModel:
 
 
 def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Translation:
-    """Return a model over integers; without `scale` the objective has as many digits as CP-SAT reports exactly.
-
-    Rows have whole coefficients, by a power of ten, which keeps decimal data exact; `relax` widens them by their
-    rounding error.
-    """
+    """Return a model over integers, rows widened by their rounding error where it is to `relax`."""
+    # Without `scale` the objective has as many digits as CP-SAT reports exactly. Rows have whole coefficients, by a
+    # power of ten, which keeps decimal data exact.
     lp, cp, (names, row_names) = built.lp, cp_model.CpModel(), built.names
     lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
     endless = ~np.isfinite(lower) | ~np.isfinite(upper)

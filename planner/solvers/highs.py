@@ -193,12 +193,10 @@ class HighsSearch:
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(self, fixed: Floats | None = None, *, quick: bool = False, turned: bool = False) -> Any:
-        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
-
-        `turned`: the objective is another one than in the run before. The point is then still feasible, and the primal
-        simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the time of
-        the dual alone.
-        """
+        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
+        # `turned`: the objective is another one than in the run before. The point is then still feasible, and the
+        # primal simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the
+        # time of the dual alone.
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
@@ -218,10 +216,8 @@ class HighsSearch:
             self.add(rows)
 
     def tighten(self) -> Any:
-        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
-
-        A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
-        """
+        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it."""
+        # A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
         none = np.zeros(len(every))
@@ -260,12 +256,10 @@ class HighsSearch:
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
     def search(self, relative_gap: float, absolute_gap: float) -> statuses.SearchResult:
-        """Return the best point that satisfies all rows, lazy ones included.
-
-        The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the value
-        stays and the proof is done. Where no values of the other columns complete the integers, the rows that were
-        added exclude them.
-        """
+        """Return the best point that satisfies all rows, lazy ones included."""
+        # The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the
+        # value stays and the proof is done. Where no values of the other columns complete the integers, the rows that
+        # were added exclude them.
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
@@ -339,51 +333,44 @@ def run(
     incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
     statuses.require_highs()
-    deadline = Deadline(time_limit)
+    deadline, lazy = Deadline(time_limit), getattr(model, "lazy", None)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated: list[HighsModel] = []  # once, for both runs
 
     def once(presolve: bool) -> Outcome[Values]:
         options = _options(gap=gap or 0.0, distance=distance, seed=seed, threads=threads or 1, presolve=presolve)
-        return _solve(model, deadline.limit, options, stated)
+        clock = Deadline(deadline.limit)
+        if lazy is not None:
+            search = HighsSearch(model, lazy, options, clock.seconds)
+            built, h, stem = search.stated, search.h, begin_highs(search.h)
+            result = search.search(gap or 0.0, distance)
+            search.restore()
+            write_highs(stem, h)  # once more, with the rows that were added
+        else:
+            built = stated[0] if stated else highs_model(model)
+            stated[:] = [built]
+            options |= QUICK_ROOT if len(built.column) < SMALL else {}
+            h, names = statuses.loaded(built.lp), built.names if models_wanted() else ()
+            stem, result = statuses.run_at_once(h, options, clock.seconds, names)
+        lp, point = h.getLp(), result.point
+        outcome = Outcome(
+            stop=statuses.stop_of(result.status),
+            solution=None if point is None else Values(partial(built.value, point=point)),
+            objective=value_of(lp, point) if point is not None and built.has_goal else None,
+            bound=result.bound if built.has_goal else None,
+            distance=distance,
+            infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
+            detail=str(result.status.name)[1:],
+            solver=SOLVER,
+            variables=model.nvariables(),
+            constraints=model.nconstraints() + result.rows,
+            seconds=clock.elapsed,
+        )
+        broken = "" if point is None else broken_by(lp, point)
+        allowed = (gap or 0.0) * max(1.0, abs(outcome.objective or 0.0))
+        return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
     return run_twice(once, SOLVER)
-
-
-def _solve(
-    model: pyo.ConcreteModel, time_limit: float | None, options: dict[str, Any], stated: list[HighsModel]
-) -> Outcome[Values]:
-    """Solve a model; `stated` has one without lazy rows where it was run before, and gets it."""
-    clock, lazy = Deadline(time_limit), getattr(model, "lazy", None)
-    gap, distance = options["mip_rel_gap"], options["mip_abs_gap"]
-    if lazy is not None:
-        search = HighsSearch(model, lazy, options, time_limit)
-        built, h, stem = search.stated, search.h, begin_highs(search.h)
-        result = search.search(gap, distance)
-        search.restore()
-        write_highs(stem, h)  # once more, with the rows that were added
-    else:
-        built = stated[0] if stated else highs_model(model)
-        stated[:] = [built]
-        quick, h = QUICK_ROOT if len(built.column) < SMALL else {}, statuses.loaded(built.lp)
-        stem, result = statuses.run_at_once(h, options | quick, time_limit, built.names if models_wanted() else ())
-    lp, point = h.getLp(), result.point
-    outcome = Outcome(
-        stop=statuses.stop_of(result.status),
-        solution=None if point is None else Values(partial(built.value, point=point)),
-        objective=value_of(lp, point) if point is not None and built.has_goal else None,
-        bound=result.bound if built.has_goal else None,
-        distance=distance,
-        infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
-        detail=str(result.status.name)[1:],
-        solver=SOLVER,
-        variables=model.nvariables(),
-        constraints=model.nconstraints() + result.rows,
-        seconds=clock.elapsed,
-    )
-    broken = "" if point is None else broken_by(lp, point)
-    allowed = gap * max(1.0, abs(outcome.objective or 0.0))
-    return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
 
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
@@ -398,11 +385,9 @@ def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) ->
 
 
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
-    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point.
-
-    The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all columns
-    allow (Farkas).
-    """
+    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
+    # The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all
+    # columns allow (Farkas).
     statuses.require_highs()
     search = HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
     search.relax()

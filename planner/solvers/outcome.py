@@ -246,11 +246,9 @@ def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
 
 
 def smallest_conflict(conflicting: Conflicting, rules: Sequence[str]) -> list[str]:
-    """Return a smallest set of rules that conflict together, the later ones before others (QuickXplain, Junker 2004).
-
-    None of them can be left out, but for those of which the question does not know whether the others conflict. One
-    is returned at least; whether nothing at all conflicts is not asked.
-    """
+    """Return a smallest set of rules in conflict together, the later ones before others (QuickXplain, Junker 2004)."""
+    # None of them can be left out, but for those of which the question does not know whether the others conflict. One
+    # is returned at least; whether nothing at all conflicts is not asked.
 
     def smallest(given: frozenset[str], rules: Sequence[str], *, changed: bool) -> tuple[str, ...]:
         """Return the rules that conflict with the `given` ones, by halves; `changed`: these may conflict alone."""

@@ -305,10 +305,8 @@ def notes(progress: Lines) -> Lines:
 
 
 def start(progress: Lines, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
-    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet.
-
-    `waits`: days from the decision until its training starts, which count in all figures of its goal.
-    """
+    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
+    # `waits`: days from the decision until its training starts, which count in all figures of its goal.
     if not isinstance(progress, Reporter):
         return
     progress.phase = phase

@@ -1,8 +1,4 @@
-"""The solvers by name, and the choice among those that can solve a formulation.
-
-Formulations that one back end alone can solve call it by its module; those that two can go through here, so that
-`Options.solver` selects between them. Back ends are imported when they run: each takes a second to load.
-"""
+"""The solvers by name, and the choice among those that can solve a formulation, where two can."""
 
 from collections.abc import Callable
 from functools import partial

@@ -45,20 +45,20 @@ def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
 def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
     # HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
-    keep, answer = FewestDays.keep, highs._solve
+    keep, answer = FewestDays.keep, highs.run
 
     def kept(goal: FewestDays, found: JointPlan) -> None:
         keep(goal, found)
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
-    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[Values]:
-        if time_limit is not None and time_limit <= 0:
+    def slow(model: Any, *, time_limit: float | None = None, **how: Any) -> Outcome[Values]:
+        if signals.Deadline(time_limit).passed:
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
-        return answer(model, time_limit, *how)
+        return answer(model, time_limit=time_limit, **how)
 
     monkeypatch.setattr(FewestDays, "keep", kept)
-    monkeypatch.setattr(highs, "_solve", slow)
+    monkeypatch.setattr(highs, "run", slow)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
     assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "feasible", "interrupted")

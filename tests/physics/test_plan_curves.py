@@ -53,14 +53,21 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
     plan = failing(*names, target=target)
     x, u = plan.reliability, exposure_of(plan)
     lines = {(c.recovery, c.target): c for c in interval_curves(u)}
-    own = lines[x.recovery, x.checkpoint_target]
-    assert own.own_seconds == pytest.approx(x.checkpoint_interval_seconds, rel=1e-12)
-    assert own.own_share == pytest.approx(x.useful_share, rel=1e-9)
-    assert own.own_share == max(c.own_share for c in lines.values())
-    for c in lines.values():
-        assert max(c.share) <= c.own_share * (1 + 1e-3)
+    best = {
+        (way.recovery, way.target): (float(way.interval_seconds), 1 / float(stretch))
+        for stretch, way in stretches(u.job, u.standing(u.spare_racks))
+    }
+    own_seconds, own_share = best[x.recovery, x.checkpoint_target]
+    assert own_seconds == pytest.approx(x.checkpoint_interval_seconds, rel=1e-12)
+    assert own_share == pytest.approx(x.useful_share, rel=1e-9)
+    assert own_share == max(share for _, share in best.values())
+    assert lines.keys() == best.keys()
+    for way, c in lines.items():
+        seconds, share = best[way]
+        assert max(c.share) <= share * (1 + 1e-3)
         assert c.seconds[0] >= plan.layout.metrics.step_seconds
-        assert c.seconds[0] <= c.own_seconds <= c.seconds[-1]
+        assert c.seconds[0] <= seconds <= c.seconds[-1]
+        assert np.interp(seconds, c.seconds, c.share) == pytest.approx(share, rel=1e-2)
     points = spare_points(u)
     (at,) = (p for p in points if p.racks == sum(x.spare_racks_by_site.values()))
     assert (at.recovery, at.target) == (x.recovery, x.checkpoint_target)
@@ -93,8 +100,9 @@ def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
 def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
     """Each has 61 points at even ratios from a twentieth of the shortest interval, or a step, to 20 of the longest."""
     plan = failing(*names)
-    lines = interval_curves(exposure_of(plan))
-    own = [c.own_seconds for c in lines]
+    u = exposure_of(plan)
+    lines = interval_curves(u)
+    own = [float(way.interval_seconds) for _, way in stretches(u.job, u.standing(u.spare_racks))]
     low, high = max(min(own) / 20, plan.layout.metrics.step_seconds), 20 * max(own)
     for c in lines:
         assert len(c.seconds) == len(c.share) == 61

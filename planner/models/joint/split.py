@@ -13,7 +13,7 @@ import numpy as np
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.physics import Num
+from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
@@ -101,7 +101,7 @@ class Stages:
     each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
     waits: bool = True  # unequal chunks wait for each other; without: a bound for any number of rounds
-    tick: schedule.Tick = schedule.no_tick  # called now and then in long computations; may raise
+    tick: Tick = no_tick  # called now and then in long computations; may raise
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -243,9 +243,10 @@ class Stages:
             for i, j in zip(*np.nonzero(fits), strict=True)
             if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
         }
-        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts, tick=self.tick)
-        for n, r, i in sorted(patterns):
-            found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
+        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts)
+        with ticking(self.tick):
+            for n, r, i in sorted(patterns):
+                found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
         return np.asarray(found, dtype=np.float64)
 
     @cached_property

@@ -31,7 +31,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,7 +43,6 @@ from planner.physics.network.links import (
     Places,
     Stage,
     adjacent_metres,
-    endpoint_metres,
     group_metres,
     group_wan_links,
 )
@@ -65,16 +63,6 @@ class Dragonfly(Design):
         return replace(design, leaf_up=choices.get("leaf_up") or design.local_ports, spine_up=design.global_ports)
 
     @property
-    def single(self) -> bool:
-        """Whether one switch of each network holds every endpoint: that is no dragonfly."""
-        return False
-
-    @property
-    def tiers(self) -> int:
-        """Tiers of switches."""
-        return len(self.tier_names)
-
-    @property
     def group_sizes(self) -> Counter[int]:
         """Count the groups of one network by their number of leaves: {leaves of a group: groups}."""
         sizes: Counter[int] = Counter()
@@ -83,11 +71,6 @@ class Dragonfly(Design):
             for y, ny in domains.items():
                 sizes[x * y] += nx * ny
         return sizes
-
-    @property
-    def spines_per_pod(self) -> int:
-        """Spines of a group: 0, as a dragonfly has no tier above its routers."""
-        return 0
 
     @property
     def pod_uplinks(self) -> int:
@@ -153,25 +136,9 @@ class Dragonfly(Design):
         return self.pod_uplinks / 2 if self.valiant else self.group_links
 
     @property
-    def leaf_oversubscription(self) -> float:
-        """Rate of a router's endpoints over that of the links that they are assured of inside its group."""
-        return self.leaf_down / (self.leaf_exit * self.link_nics)
-
-    @property
-    def spine_oversubscription(self) -> float:
-        """Endpoints of a group over the links that they are assured of, divided by this ratio of a router."""
-        if self.pods == 1:
-            return 1.0
-        return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
-
-    @property
     def exits(self) -> dict[str, float]:
         """Links assured to the traffic that leaves a router and a group, where there are several."""
         return {"leaf": self.leaf_exit} | ({"pod": self.pod_exit} if self.spine_up else {})
-
-    def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier is placed: for a router, those of its group."""
-        return Design.racks_around(self, "spine" if tier == "leaf" else tier)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -199,44 +166,22 @@ class Dragonfly(Design):
         """Links from the WAN gateway to the group that has most of them: they go to the groups in turn."""
         return math.ceil(self.wan_ports / self.pods)
 
-    def wan_links_at(self, switches: int) -> int:
-        """Count the links from the WAN gateway to the switch that has most of them, in a group of `switches`."""
-        return math.ceil(self.wan_links_per_group / switches)
-
-    def taken_at(self, switches: int) -> int:
-        """Count the ports of a router that WAN gateway links may not use, in a group of `switches` routers."""
-        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
-
     @property
-    def _tightest(self) -> int:
-        """Switches of the group in which a WAN gateway leaves the fewest ports free."""
-        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.wan_links_at(a))
-
-    @property
-    def top_taken(self) -> int:
-        """Ports of a switch that the WAN gateway must leave alone, where it leaves the fewest free."""
-        return self.taken_at(self._tightest)
-
-    @property
-    def top_wan_links(self) -> int:
-        """Links from the WAN gateway to a switch where it leaves the fewest ports free."""
-        return self.wan_links_at(self._tightest)
-
-    @property
-    def router_wan_links(self) -> int:
-        """Links from the WAN gateway to the router that has most of them, which share its links in the group."""
-        return max(self.wan_links_at(a) for a in self.group_sizes)
+    def _fullest(self) -> tuple[int, int]:
+        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
+        each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
+        return max(each, key=sum)
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
-        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured.
-
-        A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports. By
-        way of other groups flows share all links of theirs. On shortest paths those between two groups carry what goes
-        from the racks of the one to the ports of the other, and from the ports of the one to the racks of the other.
-        """
+        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured."""
+        # A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports.
+        # By way of other groups flows share all links of theirs. On shortest paths those between two groups carry what
+        # goes from the racks of the one to the ports of the other, and back.
         if not self.wan_ports:
             return {}
-        router, group = self.router_wan_links / self.wan_ports, self.wan_links_per_group / self.wan_ports
+        group = self.wan_links_per_group / self.wan_ports
+        # Of a dragonfly the router with the most of them, which share its links in the group; they go to spines else.
+        router = 0 if self.tiers > 1 else math.ceil(self.wan_links_per_group / min(self.group_sizes)) / self.wan_ports
         loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, self.leaf_exit)}
         if self.pods > 1:
             sent = leaf_ports * shares[1] * self.rails_per_pod
@@ -262,7 +207,8 @@ class Dragonfly(Design):
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at which links of a network's WAN gateway end, by number."""
-        return RouterGroups(self).wan_ends(network, number)
+        own = number % self.pods, number // self.pods
+        return RouterGroups(self).out(network, *own, behind=self.pod_uplinks)
 
     def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
         """Return the network of links between groups, and the group and the link's number there at both ends."""
@@ -272,25 +218,20 @@ class Dragonfly(Design):
         return link // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly, those of GPUs first; routers are amid their group's racks."""
-        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
-        yield adjacent_metres(places), self.local_links
-        yield from self._global_runs(places)
-
-    def _global_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables between groups: those between groups at one place, then those between places."""
+        """Yield the cables of each stage, those of GPUs first; routers are amid their group's racks."""
+        yield from Design.runs(self, places)  # those between tiers: none of a dragonfly
+        if self.tiers == 1:
+            yield adjacent_metres(places), self.local_links
         pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
+        # Between groups at one place, then between places.
         yield adjacent_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
         for metres in group_metres(places, pod):
             yield metres, links * across**2
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
-        links, pod = (
-            self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across),
-            self.racks_around("spine"),
-        )
-        yield places.to_middle(pod, self.racks), links
+        links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
+        yield places.to_middle(self.racks_around("spine"), self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,9 +240,7 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    # Leaves and spines of a group are those of a tree's pod.
-    spines_per_pod, up_ports, least_up_ports = Design.spines_per_pod, Design.up_ports, Design.least_up_ports
-    racks_around = Design.racks_around
+    up_ports, least_up_ports = Design.up_ports, Design.least_up_ports  # those of a tree's pod
 
     @property
     def local_links(self) -> int:
@@ -337,19 +276,9 @@ class DragonflyPlus(Dragonfly):
             bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
-    def taken_at(self, switches: int) -> int:
-        """Count the ports of a spine that WAN gateway links may not use, in a group of `switches` spines."""
-        return self.spine_down + math.ceil(self.pod_uplinks / switches)
-
     @property
-    def _tightest(self) -> int:
-        """Spines of a group: all groups have as many."""
-        return self.spines_per_pod
-
-    @property
-    def router_wan_links(self) -> int:
-        """Links from the WAN gateway to a leaf: none, they go to spines."""
-        return 0
+    def _fullest(self) -> tuple[int, int]:  # all groups have as many spines
+        return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
 
     @property
     def global_ports(self) -> int:
@@ -373,38 +302,20 @@ class DragonflyPlus(Dragonfly):
         group, own, s = number % self.pods, number // self.pods, self.spines_per_pod
         return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
 
-    def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
-        domain, pod = self.domain_racks, self.racks_around("spine")
-        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        metres = places.to_middle(domain, pod)
-        yield metres, self.networks * self.rails * self.leaf_up
-        yield from self._global_runs(places)
-
 
 class RouterGroups:
     """The routers of a dragonfly by group and seat; groups at the edge may have fewer."""
 
     def __init__(self, design: Dragonfly) -> None:
-        self.d = design
-
-    @cached_property
-    def _sizes(self) -> tuple[Ints, Ints]:
-        """Rails and routers of each group of one network."""
-        design = self.d
-        group = np.arange(design.pods, dtype=np.int64)
-        rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
+        self.d, group = design, np.arange(design.pods, dtype=np.int64)
         before = group // design.pods_across * design.domains_per_pod
-        return rails, rails * np.minimum(design.domains_per_pod, design.domains - before)
-
-    @cached_property
-    def _first(self) -> Ints:
-        """Number of the first cable inside each group of a network, and of the one after the last."""
-        a = self._sizes[1]
-        return np.concatenate([[0], np.cumsum(a * (a - 1) // 2 * self.d.leaf_bundle)])
+        self.rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
+        self.routers = self.rails * np.minimum(design.domains_per_pod, design.domains - before)
+        inside = self.routers * (self.routers - 1) // 2 * design.leaf_bundle
+        self.first = np.concatenate([[0], np.cumsum(inside)])  # cable inside each group, and the one after the last
 
     def _leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
-        design, rails = self.d, self._sizes[0][group]
+        design, rails = self.d, self.rails[group]
         domain = group // design.pods_across * design.domains_per_pod + seat // rails
         rail = group % design.pods_across * design.rails_per_pod + seat % rails
         leaf: Ints = (network * design.domains + domain) * design.rails + rail
@@ -413,32 +324,24 @@ class RouterGroups:
     def inside(self, link: Ints) -> Ends:
         """Return the ends of cables inside groups: a router has ports for each other of its group, in order."""
         design = self.d
-        network, own = link // self._first[-1], link % self._first[-1]
-        group = np.searchsorted(self._first, own, side="right") - 1
-        pair, k = divmod(own - self._first[group], design.leaf_bundle)
+        network, own = link // self.first[-1], link % self.first[-1]
+        group = np.searchsorted(self.first, own, side="right") - 1
+        pair, k = divmod(own - self.first[group], design.leaf_bundle)
         low, high = two_of(pair)
         side = design.leaf_down_used
         ports = side + (high - 1) * design.leaf_bundle + k, side + low * design.leaf_bundle + k
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
-    def _global_end(self, network: Ints, group: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the router and port at the end of links of a group to others, over its routers in turn."""
-        size = self._sizes[1][group]
-        port = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + number // size
-        return self._leaf(network, group, number % size), port
+    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
+        """Return the router and port of links out of a group, over its routers in turn, `behind` as many others."""
+        size = self.routers[group]
+        first = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle - (-behind // size)
+        return self._leaf(network, group, number % size), first + number // size
 
     def between(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""
         network, (low, high) = self.d.group_pairs(link)
-        return *self._global_end(network, *low), *self._global_end(network, *high)
-
-    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the router and port at which links of a network's WAN gateway end, by number."""
-        design = self.d
-        group, own = number % design.pods, number // design.pods
-        size = self._sizes[1][group]
-        first = design.leaf_down_used + (size - 1) * design.leaf_bundle - (-design.pod_uplinks // size)
-        return self._leaf(network, group, own % size), first + own // size
+        return *self.out(network, *low), *self.out(network, *high)
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:
@@ -456,10 +359,8 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
-    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays.
-
-    Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
-    """
+    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays."""
+    # Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
     several = np.minimum(links, 1)
     if not valiant:
         return 1 / (1 + several)
@@ -468,8 +369,5 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound ceil(links / switches) over links / switches: the links of the fullest switch of a group over the mean.
-
-    The links go to the switches in turn; the bound falls as there are more links.
-    """
+    """Bound ceil(links / switches) over links / switches: the fullest switch over the mean where links go in turn."""
     return 1 + (switches - 1) / links

@@ -33,7 +33,7 @@ from planner.physics.network.links import (
     spare_ports,
 )
 from planner.physics.network.topology import TIERS, Design
-from planner.physics.site.cost import endpoint_link_usd, switch_link_usd
+from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 
 MAX_LANES = 16  # of a NIC: an instance allows no more
@@ -60,16 +60,12 @@ class FamilyDefinition:
     design: type[Design]
 
 
-def _rails(gpus: int) -> RackPorts:
-    return RackPorts(gpus, 1, 1)
-
-
 FAMILIES: dict[FabricFamily, FamilyDefinition] = {
-    "rail": FamilyDefinition(_rails, Design),
+    "rail": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), Design),
     "rack": FamilyDefinition(lambda gpus: RackPorts(1, gpus, 1), Design),
     "rail-only": FamilyDefinition(lambda gpus: RackPorts(1, 1, gpus), Design),
-    "dragonfly": FamilyDefinition(_rails, Dragonfly),
-    "dragonfly+": FamilyDefinition(_rails, DragonflyPlus),
+    "dragonfly": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), Dragonfly),
+    "dragonfly+": FamilyDefinition(lambda gpus: RackPorts(gpus, 1, 1), DragonflyPlus),
 }
 
 
@@ -161,33 +157,26 @@ def design_for(
     return kind.of(**choices, **rates, **rack._asdict())
 
 
-def design_of(
-    fabric: SiteFabric,
-    racks: int,
-    *,
-    switches: Mapping[str, Switch],
-    gpus: int,
-    network: Network,
-    nic_bytes_per_second: float,
-) -> Design:
+def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_bytes_per_second: float) -> Design:
     """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus).shared(fabric.rails_per_leaf), family.design
-    joined = racks, rack, nic_bytes_per_second
-    models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
     own |= {"lanes": fabric.lanes, "split": fabric.split}
     own |= {"rails_per_pod": fabric.rails_per_pod, "domains_per_pod": fabric.leaf_domains_per_pod}
     own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
     if kind.grouped:
-        return design_for(fabric.family, network, models, *joined, **own, group_links=fabric.group_links)
-    own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
-    own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
-    if len(fabric.tiers) == len(kind.tier_names):
-        own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
-        own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
-    return design_for(fabric.family, network, models, *joined, **own)
+        own["group_links"] = fabric.group_links
+    else:
+        own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+        own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
+        if len(fabric.tiers) == len(kind.tier_names):
+            own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
+            own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
+    switches = {box.name: box for box in network.switches if isinstance(box, Switch)}
+    models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
+    return design_for(fabric.family, network, models, racks, rack, nic_bytes_per_second, **own)
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:
@@ -307,10 +296,8 @@ def _endpoints(design: Design, link: Ints) -> Ends:
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
     """Return a function from a block of cables to their lengths in metres; places are computed once."""
-    places, middles = Places(floor, design.racks), {}
-    for tier in ("gpu", *switch_counts(design)):
-        first = np.arange(0, design.racks, design.racks_around(tier), dtype=np.int64)
-        middles[tier] = places.middle(first, first + design.racks_around(tier))
+    places = Places(floor, design.racks)
+    middles = {tier: places.runs(design.racks_around(tier)) for tier in ("gpu", *switch_counts(design))}
 
     def measure(cables: StageCables) -> Metres:
         low = middles[cables.low_tier][_place(design, cables.low_tier, cables.low)]
@@ -353,15 +340,9 @@ def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
 
 
 def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
-    """Return the price of a design and its power; infinite where no medium reaches.
-
-    `switch` is the leaf's model, `above` are those of the tiers above it, which have the same ports.
-    """
+    """Return the price and power of a design, of the models `above` the leaf's; infinite where no medium reaches."""
     boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
-    if by_reach(network):
-        ends, *links = _bills(network, design, design.runs)
-    else:
-        ends, *links = _flat(network, 0, design.endpoint_links), _flat(network, design.switch_links, 0)
+    ends, *links = _bills(network, design, design.runs, (0, design.endpoint_links), (design.switch_links, 0))
     each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
     usd = sum(count * switch.price_usd for count, switch in boxes) + sum(factor * part.usd for factor, part in each)
     mw = sum(count * box.power_watts for count, box in boxes) / 1e6 + sum(factor * part.mw for factor, part in each)
@@ -370,15 +351,11 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
 
 
 def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
-    """Return the price and power of a WAN gateway's switches, amid the site, and of its links to the fabric.
-
-    The ports and optics towards the wide area are in the price of a wavelength.
-    """
+    """Return price and power of a WAN gateway's switches, amid the site, and of its links to the fabric."""
+    # The ports and optics towards the wide area are in the price of a wavelength.
     if not design.wan_ports:
         return Bill(0.0, 0.0)
-    links = _flat(network, design.wan_gateway_links, 0)
-    if by_reach(network):
-        (links,) = _bills(network, design, design.wan_runs)
+    (links,) = _bills(network, design, design.wan_runs, (design.wan_gateway_links, 0))
     usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
     mw = design.wan_gateways * switch.power_watts / 1e6 + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
@@ -390,21 +367,19 @@ def endpoint_factor(switch: Switch, split: int) -> float:
     return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
 
 
-def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
-    """Return links at the one price of their kind."""
-    cables = network.cables
-    usd = switch_links * switch_link_usd(network) + endpoint_links * endpoint_link_usd(network)
-    modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
-    return Bill(usd, modules * network.optics.power_watts / 1e6)
-
-
-def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
-    """Yield the price and power of cables, run by run, where the instance has a floor."""
-    if network.floor is None:
+def _bills(
+    network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]], *flat: tuple[int, int]
+) -> Iterator[Bill]:
+    """Yield the price and power of cables run by run; without lengths, of (switch, endpoint) links at one price."""
+    if network.floor is None or not by_reach(network):
+        cables, (end_usd, up_usd) = network.cables, link_usd(network)
+        for switch_links, endpoint_links in flat:
+            modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
+            yield Bill(switch_links * up_usd + endpoint_links * end_usd, modules * network.optics.power_watts / 1e6)
         return
     media = media_table(network)
-    for metres, cables in runs(Places(network.floor, design.racks)):
-        count = np.broadcast_to(cables, metres.shape)
+    for metres, laid_cables in runs(Places(network.floor, design.racks)):
+        count = np.broadcast_to(laid_cables, metres.shape)
         laid = count > 0  # a place with no cable needs no medium
         usd, watts = media.usd_watts(metres[laid])
         yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
@@ -422,22 +397,10 @@ def switch_usd(network: Network, switch: Switch) -> float:
 
 def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
     """Return the price of a link to a GPU and of one between switches, power over the years included, by no length."""
+    cables, (ends, up) = network.cables, link_usd(network)
     watts = network.optics.power_watts * network.power_usd_per_watt
-    ends = endpoint_link_usd(network) + network.cables.endpoint_transceivers * watts
-    up = switch_link_usd(network) + network.cables.switch_transceivers * watts
-    return ends * endpoint_factor(switch, split), up * switch.link_factor
-
-
-def min_endpoint_usd(network: Network, switch: Switch) -> float:
-    """Bound the price of a GPU's link and of the leaf's port at its end: the shortest cable, every port in use."""
-    splits = 1, switch.breakout
-    if not by_reach(network) or network.floor is None:
-        link = min(flat_usd(network, switch, split)[0] for split in splits)
-    else:
-        usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-        powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
-        link = min(endpoint_factor(switch, split) for split in splits) * powered
-    return link + switch_usd(network, switch) / (switch.ports * switch.breakout)
+    ends = (ends + cables.endpoint_transceivers * watts) * endpoint_factor(switch, split)
+    return ends, (up + cables.switch_transceivers * watts) * switch.link_factor
 
 
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
@@ -446,17 +409,24 @@ def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
 
 
 def min_fabric_usd(network: Network | None) -> float:
-    """Price the least of any fabric for one cabled GPU, in dollars: its link and a port of the cheapest leaf."""
+    """Bound the price of any fabric for one cabled GPU, in dollars: the shortest link, and a port of a full leaf."""
     if network is None:
         return 0.0
-    return min((min_endpoint_usd(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
+    found = []
+    for box in (box for box in network.switches if isinstance(box, Switch)):
+        if not by_reach(network) or network.floor is None:
+            link = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+        else:
+            usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
+            powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
+            link = min(endpoint_factor(box, split) for split in (1, box.breakout)) * powered
+        found.append(link + switch_usd(network, box) / (box.ports * box.breakout))
+    return min(found, default=0.0)
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks of a site from which a tree needs links out of its leaves, or its spines, with their least price.
-
-    In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
-    """
+    """Pair the racks of a site from which a tree needs links out of its leaves, or spines, with their least price."""
+    # In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):
         return []
@@ -476,16 +446,14 @@ def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]
 
 
 def min_fabric_mw(network: Network | None) -> float:
-    """Return the least power that any fabric takes for one cabled GPU, in MW."""
+    """Bound the power of any fabric for one cabled GPU, in MW: its link, and a port of a full leaf."""
     if network is None:
         return 0.0
-    return min((min_endpoint_mw(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
-
-
-def min_endpoint_mw(network: Network, switch: Switch) -> float:
-    """Bound the power of a GPU's link and of the leaf's port at its end; by length, the link may be copper without."""
-    link = 0.0
-    if not by_reach(network):
-        factor = min(endpoint_factor(switch, split) for split in (1, switch.breakout))
-        link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
-    return (link + switch.power_watts / (switch.ports * switch.breakout)) / 1e6
+    found = []
+    for box in (box for box in network.switches if isinstance(box, Switch)):
+        link = 0.0  # by length it may be copper, which takes none
+        if not by_reach(network):
+            factor = min(endpoint_factor(box, split) for split in (1, box.breakout))
+            link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
+        found.append((link + box.power_watts / (box.ports * box.breakout)) / 1e6)
+    return min(found, default=0.0)

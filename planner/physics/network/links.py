@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -51,10 +51,8 @@ def same_ports(one: Switch, other: Switch) -> bool:
 
 
 def spare_ports(used: int, spares: Spares) -> int:
-    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures.
-
-    The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
-    """
+    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures."""
+    # The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     failure_chance = spares.failure_chance
     by_share = math.ceil(used * spares.share - 1e-9)
     if failure_chance <= 0:
@@ -77,19 +75,16 @@ class Places:
 
     floor: Floor
     racks: int
-
-    @property
-    def racks_per_row(self) -> int:
-        """Racks of a row: as the floor states, or the number that makes the floor about as wide as it is deep."""
-        standing = -(-self.racks // self.floor.hosts_per_rack)
-        square = math.sqrt(standing * self.floor.row_pitch_m / self.floor.rack_pitch_m)
-        return self.floor.racks_per_row or max(1, round(square))
+    _runs: dict[int, Metres] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def _sums(self) -> Metres:
         """Sums of the coordinates of the first n racks, n from 0: the middle of a run is a difference of two."""
-        row, place = np.divmod(np.arange(self.racks) // self.floor.hosts_per_rack, self.racks_per_row)
-        at = np.stack([place * self.floor.rack_pitch_m, row * self.floor.row_pitch_m], axis=1)
+        floor, hosts = self.floor, np.arange(self.racks) // self.floor.hosts_per_rack
+        # Unless the floor states the racks of a row, it is about as wide as it is deep.
+        square = math.sqrt(-(-self.racks // floor.hosts_per_rack) * floor.row_pitch_m / floor.rack_pitch_m)
+        row, place = np.divmod(hosts, floor.racks_per_row or max(1, round(square)))
+        at = np.stack([place * floor.rack_pitch_m, row * floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
@@ -97,10 +92,6 @@ class Places:
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle
-
-    @cached_property
-    def _runs(self) -> dict[int, Metres]:
-        return {}
 
     def runs(self, size: int) -> Metres:
         """Return the middles of the runs of `size` racks that follow each other from the site's first rack."""
@@ -110,19 +101,15 @@ class Places:
         return self._runs[size]
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
-        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
-
-        `spread`: both ends are switches, which are in network racks around the middle and not all in one.
-        """
+        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends."""
+        # `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         along, across = np.abs(one - other).T
         length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
     def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
-        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks.
-
-        Runs of either follow each other from the site's first rack; the last may be smaller.
-        """
+        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks."""
+        # Runs of either follow each other from the site's first rack; the last may be smaller.
         own = self.runs(size)
         middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
         return self.metres(own, middles, spread=spread)
@@ -138,19 +125,17 @@ def media_of(network: Network) -> tuple[Medium, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MediaTable:
-    """The media as columns, for many lengths at once; a watt over the years is worth `usd_per_watt`."""
+    """The media as columns, for many lengths at once."""
 
-    reach_m: Metres
     price_usd: Metres
     usd_per_m: Metres
     watts: Metres
-    usd_per_watt: float
     ends: Metres  # of the stretches of length in each of which one medium is the cheapest
     cheapest: Ints  # of each stretch, and behind them none
 
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
-        """Return the table of some media."""
+        """Return the table of some media, where a watt over the years is worth `usd_per_watt`."""
         columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         # A medium gives way to another at its reach, or where their prices are the same.
@@ -160,7 +145,7 @@ class MediaTable:
         inside = (ends + np.concatenate([[0.0], ends[:-1]])) / 2
         each = np.where(inside <= reach[:, None], powered[:, None] + per_m[:, None] * inside, np.inf)
         cheapest = each.argmin(axis=0) if len(media) else np.empty(0, np.int64)
-        return cls(reach, price, per_m, watts, usd_per_watt, ends, np.append(cheapest, NO_MEDIUM))
+        return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
         """Return for each length the cheapest medium that reaches, its power counted, by index; else NO_MEDIUM."""
@@ -187,11 +172,10 @@ def adjacent_metres(places: Places) -> Metres:
 
 def group_metres(places: Places, pod: int) -> Iterator[Metres]:
     """Yield arrays of metres for each pair of groups of `pod` racks, in pieces of `PAIRS` entries or one group's."""
-    first = np.arange(0, places.racks, pod, dtype=np.int64)
-    middle = places.middle(first, first + pod)
-    step = max(1, PAIRS // len(first))
-    for at in range(0, len(first), step):
-        low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
+    middle = places.runs(pod)
+    groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
+    for at in range(0, len(groups), step):
+        low, high = np.nonzero(groups[at : at + step, None] < groups)
         if len(low):
             yield places.metres(middle[at + low], middle[high], spread=True)
 

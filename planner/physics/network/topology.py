@@ -13,20 +13,17 @@ links from that core of each zone to each of them: a super-spine each, or `super
 them in turn.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
-`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and runs at its rate, `link_gbps`,
-whatever the `nic_gbps` of a GPU's link. Oversubscription and shares are of rates, not of ports.
-A tier may have switches of more or fewer ports than a leaf, at the same rate and in as many planes: a cable joins equal
-ports. Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a
-switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
-`wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one switch
-after another. Its switches belong to no tier, and only counts named after it count them.
+`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and runs at its rate. A tier may
+have switches of more or fewer ports than a leaf, at the same rate and in as many planes. Counts are of switches and
+cables of all networks, but for domains and pods, which every network has alike: a switch holds one chip of every plane
+and a cable carries every plane. A WAN gateway, of the leaf's model, takes `wan_ports` of the wide area in every network
+and sends as many links on to free ports of the top tier, to one switch after another. Its switches belong to no tier.
 
 Switches are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
-zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there, WAN gateway
-switches in their order. Boxes take the positions of their tier in turn, each with ports of its own. The ports of a
-switch are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a
-port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by part of a port: the first
-port has parts 0 to split - 1.
+zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there. Boxes take
+the positions of their tier in turn, each with ports of its own. The ports of a switch are numbered from 0, those
+towards the GPUs first, by part of a port where a leaf's are split. A GPU is rack·(GPUs of a rack) + its index, its NIC
+has a port for each lane.
 """
 
 import math
@@ -99,8 +96,8 @@ class Design:
 
     @property
     def single(self) -> bool:
-        """Whether one switch of each network holds every endpoint."""
-        return self.leaf_up == 0
+        """Whether one switch of each network holds every endpoint: that is no dragonfly."""
+        return self.leaf_up == 0 and not self.grouped
 
     @property
     def domain_racks(self) -> int:
@@ -110,6 +107,8 @@ class Design:
     @property
     def tiers(self) -> int:
         """Tiers of switches."""
+        if self.grouped:
+            return len(self.tier_names)
         return 1 if self.single else 2 if self.spine_up == 0 else 3 if self.core_up == 0 else 4
 
     @property
@@ -140,7 +139,7 @@ class Design:
     @property
     def spines_per_pod(self) -> int:
         """Spines that each leaf of a pod reaches."""
-        return 0 if self.single else self.leaf_up // self.leaf_bundle
+        return 0 if self.tiers < 2 else self.leaf_up // self.leaf_bundle
 
     @property
     def spine_down(self) -> int:
@@ -233,7 +232,7 @@ class Design:
     @property
     def switch_links(self) -> int:
         """Cables between switches."""
-        return self.leaves * self.leaf_up + self.spines * self.spine_up + self.cores * self.core_up
+        return sum(stage.count for stage in self.stages())
 
     @property
     def switch_pairs(self) -> int:
@@ -286,13 +285,14 @@ class Design:
 
     @property
     def leaf_oversubscription(self) -> float:
-        """Rate down over rate up at the leaf; 1 in a single switch."""
-        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.link_nics)
+        """Rate of a leaf's endpoints over that of the links that they are assured of; 1 in a single switch."""
+        return 1.0 if self.single else self.leaf_down / (self.exits["leaf"] * self.link_nics)
 
     @property
     def spine_oversubscription(self) -> float:
-        """Down over up at the spine of a full pod; 1 without cores."""
-        return 1.0 if self.tiers < 3 else self.spine_down / self.spine_up
+        """The same of a full pod or group, divided by this ratio of a leaf; 1 where nothing joins pods."""
+        leaves, exits = self.rails_per_pod * self.domains_per_pod, self.exits
+        return leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
 
     @property
     def core_oversubscription(self) -> float:
@@ -330,10 +330,11 @@ class Design:
         return self.grouped or self.tiers != 2
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier, or a GPU, is placed: those that it serves."""
+        """Count the racks among which a switch of a tier, or a GPU, is placed: those that it or its group serves."""
         pod = self.domain_racks * self.domains_per_pod
         zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
-        return {"gpu": 1, "leaf": self.domain_racks, "spine": pod, "core": zone}.get(tier, self.racks)
+        leaf = pod if self.grouped and self.tiers == 1 else self.domain_racks
+        return {"gpu": 1, "leaf": leaf, "spine": pod, "core": zone}.get(tier, self.racks)
 
     @property
     def wan_gateways(self) -> int:
@@ -357,16 +358,22 @@ class Design:
         return tier, switches // self.networks
 
     @property
+    def _fullest(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of the top switch to which that leaves the fewest ports free."""
+        taken = math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
+        if not self.single:
+            taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
+        return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+
+    @property
     def top_taken(self) -> int:
-        """Ports of a switch of the top tier that the WAN gateway must leave alone."""
-        if self.single:
-            return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
-        return (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
+        """Ports of a switch of the top tier that the WAN gateway must leave alone, where it leaves the fewest free."""
+        return self._fullest[0]
 
     @property
     def top_wan_links(self) -> int:
-        """Links from the WAN gateway to the switch of the top tier that has most of them."""
-        return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+        """Links from the WAN gateway to the switch of the top tier where it leaves the fewest ports free."""
+        return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of each level with uplinks the links' worth that the exchange between sites loads, and its uplinks.
@@ -401,20 +408,15 @@ class Design:
         """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone."""
         spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
-        zone, seat = self._zone_seat(pod)
+        zone, seat = pod // self.pods, pod % self.pods  # without zones a network is one
+        if self.tiers > 3:
+            row, column = seat // self.pods_across, seat % self.pods_across
+            rows, columns = self.domains_per_zone // self.domains_per_pod, self.rails_per_zone // self.rails_per_pod
+            zone = zone * self.zones + row // rows * self.zones_across + column // columns
+            seat = row % rows * columns + column % columns
         position, boxes = group * (self.spine_up // self.spine_bundle) + up // self.spine_bundle, self.zone_cores
         port = (position // boxes * self.core_pods + seat) * self.spine_bundle + up % self.spine_bundle
         return spine, self.spine_down + up, zone * boxes + position % boxes, port
-
-    def _zone_seat(self, pod: Ints) -> tuple[Ints, Ints]:
-        """Return the zone of each pod over all networks, which are one each without zones, and its place there."""
-        network, own = pod // self.pods, pod % self.pods
-        if self.tiers < 4:
-            return network, own
-        row, column = own // self.pods_across, own % self.pods_across
-        rows, columns = self.domains_per_zone // self.domains_per_pod, self.rails_per_zone // self.rails_per_pod
-        zone = network * self.zones + row // rows * self.zones_across + column // columns
-        return zone, row % rows * columns + column % columns
 
     def _core_uplinks(self, link: Ints) -> Ends:
         """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i."""
@@ -431,27 +433,16 @@ class Design:
         return network * tops + number % tops, self.top_taken + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a tree, those of GPUs first."""
-        domain = self.domain_racks
-        pod, zone = domain * self.domains_per_pod, domain * self.domains_per_zone
-        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        if self.tiers > 1:
-            metres = places.to_middle(domain, pod)
-            yield metres, self.networks * self.rails * self.leaf_up
-        if self.tiers > 2:
-            metres = places.to_middle(pod, zone if self.tiers > 3 else self.racks)
-            yield metres, self.networks * self.pods_across * self.pod_uplinks
-        if self.tiers > 3:
-            metres = places.to_middle(zone, self.racks)
-            yield metres, self.networks * self.zones_across * self.zone_uplinks
+        """Yield the cables between tiers, those of GPUs first; each switch is amid the racks that it serves."""
+        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
+        for stage in self.stages():
+            if stage.low != stage.high:
+                metres = places.to_middle(self.racks_around(stage.low), self.racks_around(stage.high))
+                yield metres, stage.count // len(metres)
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway and the top tier of a tree, both in the middle of the site."""
         yield adjacent_metres(places), self.wan_gateway_links
-
-    def faults(self) -> list[str]:
-        """Return which ports or bundles do not add up."""
-        return self._tree_faults() or self._wan_gateway_faults()
 
     def _wan_gateway_faults(self) -> list[str]:
         if self.wan_ports and self.ports < 2:
@@ -460,11 +451,12 @@ class Design:
         text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {ports} ports"
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 
-    def _tree_faults(self) -> list[str]:
+    def faults(self) -> list[str]:
+        """Return which ports or bundles do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
             over = ends + self.leaf_spare > self.ports * self.split
-            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * over
+            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * over or self._wan_gateway_faults()
         bad = self._leaf_faults(self.leaf_up)
         if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
@@ -483,12 +475,10 @@ class Design:
             elif self.core_down > ports["core"]:
                 shared = f"{self.positions_per_core} positions of " * (self.core_boxes > 0)
                 bad.append(f"core ports: {shared}{self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
-        in_turn = ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4)
-        return bad + [
-            f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected"
-            for name, boxes, least in in_turn
-            if boxes and self.tiers < least
-        ]
+        for name, boxes, least in ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4):
+            if boxes and self.tiers < least:
+                bad.append(f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected")
+        return bad or self._wan_gateway_faults()
 
     def _zone_faults(self) -> list[str]:
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)

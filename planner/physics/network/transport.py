@@ -2,19 +2,13 @@
 
 Rack k of a site belongs to leaf domain k // D, domain l to pod l // y, and to zone l // Y where there are zones. A
 stage is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one
-stage all-reduce its gradients around a ring.
+stage all-reduce its gradients around a ring. A link slows flows as many times as more of them cross it, over their
+rates, than it carries: its load. Sends and rings are each timed by their own, and by the sum where they may meet.
 
-Wavelengths end at WAN gateway switches, the same that the fabric is made of. A port sends and takes at once, so both
-directions are one port. Every network of the fabric has a WAN gateway of its own, which takes an equal part of the
-rate: GPUs of one index or lane reach no other. A WAN gateway switch has as many ports up, to the top tier, as to the
-wide area, so it slows nothing.
-
+Every network of the fabric has a WAN gateway, which takes an equal part of the rate: GPUs of one index or lane reach no
+other. Its switches have as many ports up, to the top tier, as to the wide area, both ways at once, and slow nothing.
 The gradients that sites exchange come to it from the racks of one stage at a time, every GPU of them alike, and go back
-the same way: they load the uplinks of leaves, pods and zones below the WAN gateway for as long as the exchange lasts.
-Pipeline sends and all-reduces, which go on meanwhile, share the rest of the uplinks.
-
-A link slows flows as many times as more of them cross it, over their rates, than it carries: its load. Pipeline sends
-and rings of all-reduces are each timed by their own load, and by the sum of both where the schedule lets them meet.
+the same way: so long they load the uplinks below it, of which sends and rings share the rest.
 """
 
 import math
@@ -33,6 +27,7 @@ from planner.physics.site.wan import exchange_need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 
 Racks = NDArray[np.int64]
+Stages = Sequence[Sequence[int]]  # the racks of each stage in rank order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,56 +43,49 @@ class Locality:
 
 
 def locality(
-    stages: Sequence[Sequence[int]],
-    *,
-    leaf_domain_racks: int,
-    domains_per_pod: int,
-    wrap: bool,
-    domains_per_zone: int = 0,
+    stages: Stages, *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0
 ) -> Locality:
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
     domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
     blocks, no_zone = [leaf_domain_racks * count for count in domains], (0,) * (3 - len(domains))
+    stage, _ = _fragments(stages, blocks[0])
     return Locality(
         share_leaving=(*(share_leaving(stages, block, wrap=wrap) for block in blocks), *no_zone),
         allreduces_leaving=(*(allreduces_leaving(stages, block) for block in blocks), *no_zone),
         stage_in=(*(stage_share(stages, block) for block in blocks), *no_zone),
         groups_split=groups_split(stages, blocks[0]),
-        extra_pieces=extra_fragments(stages, blocks[0]),
+        extra_pieces=len(stage) - len(np.unique(stage)),  # fragments beyond one per group
         groups_cross_pod=groups_split(stages, blocks[1]),
     )
 
 
-def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
+def share_leaving(stages: Stages, block: int, *, wrap: bool) -> float:
     """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
-    source, target = _flows(stages, wrap=wrap)
-    crossing = source // block != target // block
-    if not crossing.any():
-        return 0.0
-    return max(_most_common(source[crossing] // block), _most_common(target[crossing] // block)) / block
+    ranks, none = [np.asarray(stage, dtype=np.int64) for stage in stages], np.empty(0, np.int64)
+    pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
+    source = np.concatenate([none, *(one[: len(other)] for one, other in pairs)]) // block
+    target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)]) // block
+    crossing = source != target
+    return max(_most_common(source[crossing]), _most_common(target[crossing])) / block if crossing.any() else 0.0
 
 
-def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
+def allreduces_leaving(stages: Stages, block: int) -> int:
     """Return the most groups that have racks in one block and elsewhere too."""
     stage, blocks = _fragments(stages, block)
     shared = np.bincount(stage, minlength=1)[stage] > 1
     return _most_common(blocks[shared]) if shared.any() else 0
 
 
-def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
+def stage_share(stages: Stages, block: int) -> float:
     """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
-    return max(
-        (_most_common(np.asarray(stage, dtype=np.int64) // block) / len(stage) for stage in stages if len(stage)),
-        default=0.0,
-    )
+    placed = (np.asarray(stage, dtype=np.int64) // block for stage in stages if len(stage))
+    return max((_most_common(blocks) / len(blocks) for blocks in placed), default=0.0)
 
 
-def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
-    """Return the largest number of all-to-all flows that leave one block, over the block's size.
-
-    Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
-    the block send i·(n - i)/(n - 1) out of it.
-    """
+def exchange_leaving(stages: Stages, block: int, group: int) -> float:
+    """Return the largest number of all-to-all flows that leave one block, over the block's size."""
+    # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
+    # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
         return 0.0
     ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
@@ -112,24 +100,15 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
 
 
 def exchange_bound(fragments: int, racks: int, group: int) -> float:
-    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage.
-
-    Only the groups at the two ends of a fragment lie partly outside the block, and a group that the block's edge halves
-    sends most.
-    """
+    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage."""
+    # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
     return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
-def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
+def groups_split(stages: Stages, block: int) -> int:
     """Return how many groups are spread over more than one block."""
     stage, _ = _fragments(stages, block)
     return int((np.bincount(stage, minlength=1) > 1).sum())
-
-
-def extra_fragments(stages: Sequence[Sequence[int]], block: int) -> int:
-    """Return the fragments beyond one per group; a fragment is a group's racks in one block."""
-    stage, _ = _fragments(stages, block)
-    return len(stage) - len(np.unique(stage))
 
 
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
@@ -147,18 +126,7 @@ def _most_common(values: Racks) -> int:
     return int(np.unique(values, return_counts=True)[1].max())
 
 
-def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks]:
-    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
-    pairs = list(pairwise(ranks))
-    if wrap and len(ranks) > 1:
-        pairs.append((ranks[-1], ranks[0]))
-    if not pairs:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    source = np.concatenate([left[: len(right)] for left, right in pairs])
-    return source, np.concatenate([right[: len(left)] for left, right in pairs])
-
-
-def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
+def _fragments(stages: Stages, block: int) -> tuple[Racks, Racks]:
     """Return the distinct pairs of stage and block that the assignment uses."""
     if not any(len(stage) for stage in stages):
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -216,11 +184,9 @@ class FreeUplinks:
 
 
 def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, or else by its links.
-
-    With a design it is the sum over routes that end at the site, each at the larger of its rate and that of its backup,
-    in whole wavelengths; traffic that only passes by is not counted.
-    """
+    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, else by its links."""
+    # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
+    # wavelengths; traffic that only passes by is not counted.
     if design is None:
         return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
     ending = (demand for demand in design.demands if site in (demand.a, demand.b))
@@ -268,20 +234,16 @@ ALL_FREE = FreeUplinks()
 def pipeline_send_slowdown(
     transport_slowdown: float, design: Design, *shares: float, free: FreeUplinks = ALL_FREE
 ) -> float:
-    """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
-
-    The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks; each
-    product is over the share of the uplinks that is free.
-    """
+    """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3)."""
+    # The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks;
+    # each product is over the share of the uplinks that is free.
     return transport_slowdown * max(1.0, *send_loads(design, shares, free).values())
 
 
 def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
-    """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each.
-
-    The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the second
-    share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
-    """
+    """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each."""
+    # The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the
+    # second share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
     return transport_slowdown * max(1.0, *ring_loads(design, groups, free).values())
 
 
@@ -307,11 +269,9 @@ def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
 def shared_links(
     transport_slowdown: float, sends: Mapping[str, float], rings: Mapping[str, float]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends alone, of rings alone, and together.
-
-    Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks, section
-    6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
-    """
+    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together."""
+    # Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
+    # section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
 
     def slowed(load: float) -> float:
         return transport_slowdown * max(1.0, load)
@@ -325,7 +285,7 @@ def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that
-    they take for it, or for all of them. Exact where one link is the narrowest of both, such as the NIC in a fabric
-    that slows neither; elsewhere an upper bound, since max(1, a + b) <= max(1, a) + max(1, b).
+    they take for it, or for all of them. Exact where one link is the narrowest of both; elsewhere an upper bound, since
+    max(1, a + b) <= max(1, a) + max(1, b).
     """
     return np.minimum(own_seconds * np.asarray(slowdown), other_seconds)

@@ -1,9 +1,8 @@
 """Compute the power and prices of a site, the bill of a plan, and the energy and cost of a whole run.
 
-Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it.
-
-The cost of a run of some years grows with the purchases (maintenance, replacements) and with the power drawn (energy);
-both can be written as prices. Costs that all plans of an instance share are no price, and are added.
+Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it. The cost
+of a run grows with the purchases (maintenance, replacements) and with the power drawn (energy), which can be written as
+prices; costs that all plans of an instance share are added.
 """
 
 import math
@@ -60,14 +59,11 @@ def energy_usd_per_year(mw: float, usd_per_mwh: float) -> float:
     return mw * HOURS_PER_YEAR * usd_per_mwh
 
 
-def endpoint_link_usd(network: Network) -> float:
-    """Compute the price of one link between a GPU's NIC and its leaf: cable and transceivers."""
-    return network.cables.endpoint_usd + network.cables.endpoint_transceivers * network.optics.price_usd
-
-
-def switch_link_usd(network: Network) -> float:
-    """Compute the price of one link between two switches: cable and transceivers."""
-    return network.cables.switch_usd + network.cables.switch_transceivers * network.optics.price_usd
+def link_usd(network: Network) -> tuple[float, float]:
+    """Compute the price of a link from a GPU's NIC to its leaf and of one between switches: cable and transceivers."""
+    cables, optics = network.cables, network.optics
+    ends = cables.endpoint_usd + cables.endpoint_transceivers * optics.price_usd
+    return ends, cables.switch_usd + cables.switch_transceivers * optics.price_usd
 
 
 def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
@@ -77,18 +73,14 @@ def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
 
 
 def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
-    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`).
-
-    `waves`: a number of wavelengths, or an array of them.
-    """
+    """Compute the USD of a WAN link of `waves` wavelengths, and of its fibre pairs, each at its price all the way."""
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
 def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[float, float]:
     """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
-    rates, (pair, wave) = grid.prices, prices
-    years = wan.fibre_life_years, rates.it_life_years
-    return pair * annuity(rates.discount_rate, years[0]), wave * annuity(rates.discount_rate, years[1])
+    rate, (pair, wave) = grid.prices.discount_rate, prices
+    return pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
 
 
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
@@ -96,12 +88,11 @@ def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: 
     return float(link_capex_usd(wan, yearly_rates(grid, wan, prices), waves))
 
 
+Fabrics = Mapping[str, SiteFabric]  # by site
+
+
 def bill(
-    instance: Instance,
-    racks: int,
-    sites: SitesPlan | None,
-    fabrics: Mapping[str, SiteFabric] | None,
-    design: WanPlan | None = None,
+    instance: Instance, racks: int, sites: SitesPlan | None, fabrics: Fabrics | None, design: WanPlan | None = None
 ) -> Cost:
     """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
     pools = instance.hardware.pools
@@ -136,11 +127,6 @@ JOULES_PER_MWH = 3.6e9
 CLUSTER = "cluster"  # the one site of an instance without a grid
 MAX_YEARS = 100  # that are listed one by one
 ROUNDING = 1e-9  # of a count of lives: a run of just two lives replaces once
-
-
-def operation_of(instance: Instance) -> Operation:
-    """Return the costs of operation other than energy that a grid prices; all unset where the instance states none."""
-    return instance.operation or Operation()
 
 
 def years_of(days: float) -> float:
@@ -188,6 +174,11 @@ class Run:
     authority: Mapping[str, str]
 
     @property
+    def operation(self) -> Operation:
+        """Costs of operation other than energy that a grid prices; all unset where the instance states none."""
+        return self.instance.operation or Operation()
+
+    @property
     def years(self) -> float:
         """Years of operation that are counted."""
         given = self.instance.limits.operation_years
@@ -196,25 +187,25 @@ class Run:
     @cached_property
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
-        hardware, pools = self.instance.hardware, []
-        for i, pool in enumerate(hardware.pools):
-            if not isinstance(pool.rack, str):
-                key = f"hardware.pools[{i}].rack.life_years"
-                usd = pool.racks * pool.rack.price_usd
-                pools.append(Bought(pool.name, "rack_replacement", usd, pool.rack.life_years, key))
-        if pools:
-            return tuple(pools)
-        capex, life = self.bill.capex_usd, rack_of(hardware).life_years
-        racks = Bought("racks", "rack_replacement", capex["racks"], life, "hardware.rack.life_years")
-        if "fabric" not in capex:
-            return (racks,)
-        life, key = operation_of(self.instance).fabric_life_years, "operation.fabric_life_years"
-        return racks, Bought("fabric", "fabric_replacement", capex["fabric"], life, key)
+        hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
+        pools = [(f"hardware.pools[{i}].rack.life_years", pool) for i, pool in enumerate(hardware.pools)]
+        bought = [
+            Bought(pool.name, kind, pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
+            for key, pool in pools
+            if not isinstance(pool.rack, str)
+        ]
+        if bought:
+            return tuple(bought)
+        bought = [Bought("racks", kind, capex["racks"], rack_of(hardware).life_years, "hardware.rack.life_years")]
+        if "fabric" in capex:
+            life, key = self.operation.fabric_life_years, "operation.fabric_life_years"
+            bought.append(Bought("fabric", "fabric_replacement", capex["fabric"], life, key))
+        return tuple(bought)
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
         """Power of each site, with its energy price and carbon intensity where they are known."""
-        grid, operation, runs = self.instance.grid, operation_of(self.instance), {}
+        grid, operation, runs = self.instance.grid, self.operation, {}
         areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
         for name, mw in sorted(self.mw.items()):
             priced = operation if grid is None else areas.get(self.authority.get(name, ""))
@@ -232,7 +223,7 @@ class Run:
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
-        operation, found = operation_of(self.instance), {}
+        operation, found = self.operation, {}
         drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
         if all(price is not None for _, price in drawn):
             found["energy"] = sum(energy_mwh(mw, 1.0) * (price or 0.0) for mw, price in drawn)
@@ -252,7 +243,7 @@ class Run:
             usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
             for item in self.bought:
                 if item.life_years is not None:
-                    before = replacements_by(year - 1, self.years, item.life_years) if year else 0
+                    before = replacements_by(year - 1, self.years, item.life_years)
                     spent = item.usd * (replacements_by(year, self.years, item.life_years) - before)
                     usd[item.part] = usd.get(item.part, 0.0) + spent
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
@@ -271,7 +262,7 @@ class Run:
 
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
-        operation, grid = operation_of(self.instance), self.instance.grid
+        operation, grid = self.operation, self.instance.grid
         if grid is not None and not self.authority:
             yield "grid"  # the sites are not chosen
         if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
@@ -310,7 +301,7 @@ def section(
     bill: Cost,
     racks: int,
     sites: SitesPlan | None = None,
-    fabrics: Mapping[str, SiteFabric] | None = None,
+    fabrics: Fabrics | None = None,
 ) -> RunPlan:
     """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:
@@ -334,16 +325,13 @@ Priced = TypeVar("Priced", bound=Frozen | str)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
-    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`.
-
-    Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
-    of operation where a grid prices it, else by the watt of the fabric.
-    """
-    operation, network = operation_of(instance), instance.network
+    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`."""
+    # Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
+    # of operation where a grid prices it, else by the watt of the fabric.
+    operation, network = instance.operation or Operation(), instance.network
     hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
 
-    def times(life_years: float | None) -> float:
-        """Compute how many times a price is paid: once at first, for maintenance, and per replacement."""
+    def times(life_years: float | None) -> float:  # that a price is paid: at first, for maintenance, by replacement
         return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
 
     if network is not None:
@@ -364,7 +352,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 def alike_usd(instance: Instance, years: float) -> float:
     """Compute the USD over `years` years that all plans share: staff, and priced energy of a cluster without a grid."""
-    operation, hardware = operation_of(instance), instance.hardware
+    operation, hardware = instance.operation or Operation(), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
         return staff

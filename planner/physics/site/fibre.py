@@ -62,11 +62,9 @@ class SiteFibre:
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
-    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh.
-
-    The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
-    paths, so that no one cut takes it out.
-    """
+    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh."""
+    # The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two
+    # diverse paths, so that no one cut takes it out.
     nodes = {node.id: (node.latitude, node.longitude) for node in sorted(wan.fibre_nodes, key=lambda node: node.id)}
     given: Sequence[FibreEdge] = wan.fibre_edges
     if not wan.fibre_edges:
@@ -154,11 +152,9 @@ class Reach:
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
-    """Compute the route between every two places; where none is, the great circle times the factor.
-
-    Disconnected are two places without a route, and under protection two that one cut separates: no form of the
-    exchange survives that.
-    """
+    """Compute the route between every two places; where none is, the great circle times the factor."""
+    # Disconnected are two places without a route, and under protection two that one cut separates: no form of the
+    # exchange survives that.
     km: dict[tuple[str, str], float] = {}
     ordered = sorted(places.items())
     for i, (one, at) in enumerate(ordered):
@@ -209,10 +205,7 @@ SYNC = "sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Bytes between two places, as many each way, within a window of which round trips are spent waiting.
-
-    Priority 0 is the gradient exchange: carried whole, on one route.
-    """
+    """Bytes between two places, as many each way, in a window less round trips; of priority 0 whole, on one route."""
 
     name: str
     a: str

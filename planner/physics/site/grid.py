@@ -21,11 +21,9 @@ def largest_circuit_mw(grid: Grid, node: str) -> float:
 
 
 def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int], steps: int = 0) -> float | None:
-    """Compute a node's usable interconnect in MW, with `built` new circuits by corridor and `steps` of its upgrade.
-
-    The explicit figure has the largest existing circuit out already; a larger new circuit is then the one to lose, and
-    the old one is back. None where the explicit reading finds no figure.
-    """
+    """Compute a node's usable interconnect in MW, or None, with `built` circuits by corridor and upgrade `steps`."""
+    # The explicit figure has the largest existing circuit out already; a larger new circuit is then the one to lose,
+    # and the old one is back. None where the explicit reading finds no figure.
     reading = grid.rules.interconnect.reading
     new = [line for line in grid.new_lines if node.id in (line.a, line.b) and built.get(line.id, 0)]
     bought = steps * node.upgrade.step_mw if node.upgrade else 0.0
@@ -153,10 +151,8 @@ class PowerNetwork:
 
     @cached_property
     def bridges(self) -> dict[int, Integers]:
-        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides.
-
-        Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
-        """
+        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides."""
+        # Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
         around: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
         for line, (i, j) in enumerate(zip(self.a.tolist(), self.b.tolist(), strict=True)):
             around[i].append((j, line))

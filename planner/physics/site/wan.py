@@ -32,10 +32,7 @@ def exchange_bytes(gradient_bytes: float, sites: int) -> float:
 
 
 def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_rtt_ms: float) -> float:
-    """Compute the rate in Gbps that moves `link_bytes` one way within the window that hides it: 8·S/(T - k·RTT).
-
-    The rate is infinite where the round trips alone fill the window.
-    """
+    """Compute the Gbps that move bytes one way within the window that hides them: 8·S/(T - k·RTT), perhaps infinite."""
     return need_gbps(link_bytes, window_seconds, wan.round_trips * link_rtt_ms / 1e3)
 
 
@@ -79,11 +76,12 @@ class Form:
 
 
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each waiting one way of the slowest link.
+    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each one way of the slowest link.
 
-    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one
-    with the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
+    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
+    the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
     """
+    # That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005).
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
@@ -93,11 +91,9 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005).
-
-    That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
-    much on each link.
-    """
+    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005)."""
+    # One round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as much on
+    # each link.
     trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
     root = min(trips, key=lambda site: trips[site])
     leaves = [site for site in sorted(sites) if site != root]
@@ -106,12 +102,10 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Return the two-level form: reduce-scatter inside groups, all-reduce across them, all-gather inside.
+    """Return the two-level form, reduce-scatter inside groups and all-reduce across them; None but for equal groups.
 
-    Return None unless there are two groups or more, all of the same size of two or more.
-
-    With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
-    over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
+    bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
     """
     g, m = len(groups[0]) if groups else 0, len(groups)
     if m < 2 or g < 2 or any(len(group) != g for group in groups):

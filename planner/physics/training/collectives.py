@@ -1,8 +1,6 @@
-"""Collectives: their seconds in the alpha-beta form, the levels that groups span, and the exchange of keys and values.
+"""The seconds of collectives, in the alpha-beta form; the levels that groups span; the exchange of keys and values."""
 
-Rates are bytes/s in one direction.
-"""
-
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,39 +8,26 @@ import numpy as np
 
 from planner.instance.workload import Model
 from planner.physics import Num
+from planner.physics.training import transformer
 from planner.physics.training.operations import LayerShape, Machine
-from planner.physics.training.transformer import (
-    dense_layer_parameters,
-    embedding_parameters,
-    expert_parameters,
-    layer_parameters,
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links.
-
-    A group of 32 GPUs on four racks of 8 has 8 ranks at the scale-up level and 4 above it.
-    """
+    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links."""
 
     name: str
-    ranks: Num
-    bytes_per_second: Num
+    ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it
+    bytes_per_second: Num  # in one direction
     latency_seconds: float
     reduces_in_network: bool = False
 
 
 def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
-    """Compute the two terms of a reduce-scatter: the seconds of its steps, and its seconds by byte of the tensor.
-
-    Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta
-    (Thakur 2005). A switch that reduces saves steps, not bytes: every rank still sends all parts but its own (Klenk
-    2020).
-    """
-    steps_seconds: Num = 0.0
-    seconds_per_byte: Num = 0.0
-    share: Num = 1.0
+    """Compute a reduce-scatter's seconds of steps, and seconds by byte of the tensor (Thakur 2005; Klenk 2020)."""
+    # Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha +
+    # (n-1)/n·S/beta. A switch that reduces saves steps, not bytes: every rank still sends all parts but its own.
+    steps_seconds, seconds_per_byte, share = 0.0, 0.0, 1.0
     for level in levels:
         n = level.ranks
         steps = np.minimum(n - 1, 1) if level.reduces_in_network else n - 1
@@ -58,18 +43,14 @@ def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
     return steps_seconds + seconds_per_byte * size_bytes
 
 
-def all_gather(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds until every rank has all `size_bytes`: the steps of the reduce-scatter, backwards."""
-    return reduce_scatter(size_bytes, levels)
+all_gather = reduce_scatter  # the same steps, backwards, until every rank has the entire tensor
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds to reduce `size_bytes` on every rank.
-
-    A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level (Thakur 2005). S is the entire tensor: a TP all-reduce
-    moves b·s·h elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once:
-    2·alpha + S/beta (Klenk 2020; Graham 2016).
-    """
+    """Compute the seconds to reduce `size_bytes` on every rank (Thakur 2005; in switches Klenk 2020, Graham 2016)."""
+    # A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level. S is the entire tensor: a TP all-reduce moves b·s·h
+    # elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once: 2·alpha +
+    # S/beta.
     total: Num = 0.0
     for level in levels:
         n = np.asarray(level.ranks)
@@ -81,15 +62,11 @@ def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them.
-
-    In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
-    part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at the same
-    time, so the slowest sets the time; their latencies add.
-    """
-    group: Num = 1.0
-    for level in levels:
-        group = group * np.asarray(level.ranks)
+    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them."""
+    # In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and
+    # another part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at
+    # the same time, so the slowest sets the time; their latencies add.
+    group = math.prod(np.asarray(level.ranks) for level in levels)
     below: Num = 1.0
     busiest: Num = 0.0
     latency: Num = 0.0
@@ -102,36 +79,29 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batches: Num) -> Num:
-    """Compute the seconds of a collective for each layer that passes of a pipeline do not hide.
-
-    A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, w = `work`
-    seconds a layer; each layer's collective takes e = `each` seconds, one after another. Backward: a layer's gradients
-    are ready as the last of the n passes leaves it. From a chunk on, the collectives take e for each layer of it and of
-    the chunks after it, and overlap the rest of its last pass and n passes of each chunk after it. The longest exposed
-    time starts with the first chunk or the last one: max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n + 1)·l/v - 1)·w).
-    Forward is its mirror: a layer's weights are needed as the first pass comes to it. With v = 1 the formula is that of
-    `exposed_tail_seconds`; it never falls with l.
-    """
+    """Compute the seconds of a collective for each layer that passes of a pipeline do not hide."""
+    # A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, w = `work`
+    # seconds a layer; each layer's collective takes e = `each` seconds, one after another. Backward: a layer's
+    # gradients are ready as the last of the n passes leaves it. From a chunk on, the collectives take e for each layer
+    # of it and of the chunks after it, and overlap the rest of its last pass and n passes of each chunk after it. The
+    # longest exposed time starts with the first chunk or the last one: max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n +
+    # 1)·l/v - 1)·w). Forward is its mirror: a layer's weights are needed as the first pass comes to it. With v = 1 the
+    # formula is that of `exposed_tail_seconds`; it never falls with l.
     size = layers / chunks
     last, first = each * size - (size - 1) * work, each * layers - (((chunks - 1) * batches + 1) * size - 1) * work
     return np.maximum(each, np.maximum(last, first))
 
 
 def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
-    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide.
-
-    Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
-    or the part of all exchanges that exceeds the other layers' backward passes.
-    """
+    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide."""
+    # Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
+    # or the part of all exchanges that exceeds the other layers' backward passes.
     return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * backward_seconds)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart.
-
-    First the scale-up domain, then the NICs. A group larger than its part of the domain fills whole domains; each GPU
-    carries its share over its own NIC.
-    """
+    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart: the scale-up domain, then the NICs."""
+    # A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
 
@@ -139,24 +109,14 @@ def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) ->
 def scale_up(m: Machine, ranks: Num) -> Level:
     """Return the level of the scale-up domain for a group with `ranks` ranks in it."""
     g = m.gpu
-    return Level(
-        name="scale-up",
-        ranks=ranks,
-        bytes_per_second=g.scale_up_bytes_per_second * g.scale_up_efficiency,
-        latency_seconds=g.scale_up_latency_seconds,
-        reduces_in_network=g.scale_up_reduces,
-    )
+    rate = g.scale_up_bytes_per_second * g.scale_up_efficiency
+    return Level("scale-up", ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
 
 
 def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
     """Return the level between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
-    return Level(
-        name="NIC",
-        ranks=ranks,
-        bytes_per_second=g.nic_bytes_per_second * g.nic_efficiency / slowdown,
-        latency_seconds=g.nic_latency_seconds,
-    )
+    return Level("NIC", ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +147,9 @@ def front_layers(model: Model) -> int:
 
 
 def smaller_chunks_first(model: Model, stage: Num) -> Num:
-    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding.
-
-    So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
-    take the place of others of the first chunk, which is then a larger one.
-    """
+    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding."""
+    # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
+    # take the place of others of the first chunk, which is then a larger one.
     return (np.asarray(stage) == 0) & (front_layers(model) == 0)
 
 
@@ -208,15 +166,12 @@ def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one GPU: of a layer those that every token uses, and its routed experts; a front layer; an embedding.
-
-    `front` has no experts; it is a layer's own where the model has none.
-    """
+    """Weights on one GPU: of a layer those that every token uses, and its routed experts; of others in all."""
 
     shared: float
     experts: float
-    end: float
-    front: float
+    end: float  # an embedding
+    front: float  # a front layer, which has no experts: any layer where the model has none
 
     @property
     def layer(self) -> float:
@@ -225,16 +180,14 @@ class Weights:
 
 
 def weights_of(m: Machine, s: LayerShape) -> Weights:
-    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does.
-
-    A layer of a model with experts is one that has them; the dense ones at the front are counted apart.
-    """
+    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does."""
     model, experts = m.model, m.model.experts
-    end, dense = embedding_parameters(model) / s.tensor_parallel, dense_layer_parameters(model) / s.tensor_parallel
+    end = transformer.embedding_parameters(model) / s.tensor_parallel
+    dense = transformer.dense_layer_parameters(model) / s.tensor_parallel
     if experts is None:
         return Weights(shared=dense, experts=0.0, end=end, front=dense)
-    routed = experts.count * expert_parameters(model)
-    rest = (layer_parameters(model) - routed) / s.tensor_parallel
+    routed = experts.count * transformer.expert_parameters(model)
+    rest = (transformer.layer_parameters(model) - routed) / s.tensor_parallel
     return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 
@@ -246,12 +199,10 @@ def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
 
 
 def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdown: float) -> float:
-    """Compute the exposed seconds of passing keys and values round the CP ranks in one pass.
-
-    Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
-    hierarchical all-gather (Thakur 2005): inside the rack, then over c racks, where each GPU carries its share over its
-    own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown. The backward pass pays it twice.
-    """
+    """Compute the exposed seconds of passing keys and values round CP ranks in a pass (Thakur 2005); twice backward."""
+    # Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
+    # hierarchical all-gather: inside the rack, then over c racks, where each GPU carries its share over
+    # its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown.
     if s.context_parallel == 1:
         return 0.0
     levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
@@ -260,13 +211,8 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
 
 
 def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> float:
-    """Compute the seconds that the exchange of one layer and pass takes of the NIC: none inside a rack.
-
-    A NIC does one thing at a time: what CP takes is lost to the window that hides pipeline exchanges.
-    """
+    """Compute the seconds that the exchange of one layer and pass takes of the NIC, which no other can have then."""
     if s.context_parallel == 1:
         return 0.0
     near, far = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
-    if far.ranks <= 1:
-        return 0.0
-    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))
+    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))  # none inside a rack

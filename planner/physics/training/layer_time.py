@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics import Num
+from planner.physics.training import operations
 from planner.physics.training.collectives import (
     LayerKind,
     Weights,
@@ -27,19 +27,7 @@ from planner.physics.training.collectives import (
     scale_up,
 )
 from planner.physics.training.memory import layer_bytes, repeated_modules
-from planner.physics.training.operations import (
-    KINDS,
-    Kind,
-    LayerOperation,
-    LayerShape,
-    Machine,
-    gathered_bytes,
-    hbm_rate,
-    head_seconds,
-    layer_operations,
-    limits_expert_overlap,
-    tensor_gathered_bytes,
-)
+from planner.physics.training.operations import KINDS, Kind, LayerOperation, LayerShape, Machine
 from planner.physics.training.schedule import Rounds
 
 SECONDS_PER_DAY = 86_400
@@ -57,51 +45,43 @@ REPEATED: dict[RecomputeModule, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTimes:
-    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part.
-
-    Full recompute adds `recompute_seconds` to the backward pass: the forward pass once more, but for what selective
-    recompute of the other layers has there already. Nothing later in that pass waits for
-    `weight_gradient_seconds` of it, which ZB-H1 moves. The parts sum to forward and backward without full recompute.
-    """
+    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part."""
 
     forward_seconds: float
     backward_seconds: float
-    recompute_seconds: float
-    weight_gradient_seconds: float
-    parts: dict[str, float]
+    recompute_seconds: float  # that full recompute adds to the backward pass, beyond what selective recompute has there
+    weight_gradient_seconds: float  # of the backward pass, for which nothing later in it waits: ZB-H1 moves them
+    parts: dict[str, float]  # their sum: forward and backward without full recompute
 
 
-def _sum(operations: list[LayerOperation], kind: Kind) -> float:
-    return math.fsum(o.seconds for o in operations if o.kind == kind)
+def _sum(listed: list[LayerOperation], kind: Kind) -> float:
+    return math.fsum(o.seconds for o in listed if o.kind == kind)
 
 
 def overlaps_tensors(m: Machine) -> bool:
     """Return whether TP exchanges under sequence parallelism overlap products."""
+    # Under FP4 no release of Megatron-Bridge overlaps them (scripts/performance/configs, tp_comm_overlap).
     return m.software.hides("tensor") and m.precision.compute != "fp4"
 
 
 def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
-    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies.
-
-    A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
-    about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
-    """
+    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies."""
+    # A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
+    # about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
     levels = group_levels(m, stride=1, ranks=s.tensor_parallel)
     elements = s.tokens(m.sequence) * m.model.hidden
     size, whole = elements * m.precision.collective_bytes, elements * gathered
     if not s.sequence_parallel:
         return float(all_reduce(size, levels)), 0.0
     copied = 2 * (whole + size) * m.software.copies_split_sequences
-    return float(all_gather(whole, levels) + reduce_scatter(size, levels)), copied / hbm_rate(m)
+    return float(all_gather(whole, levels) + reduce_scatter(size, levels)), copied / operations.hbm_rate(m)
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
-    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward.
-
-    Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the loss
-    sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where it is
-    fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
-    """
+    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward."""
+    # Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
+    # loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
+    # it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
     if s.tensor_parallel == 1:
         return 0.0, 0.0
     one = sum(tensor_seconds(m, s, gathered=m.precision.collective_bytes)) + m.software.collective_seconds
@@ -113,9 +93,8 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
     under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
-    of which the framework may hide a share; none under FP4, for which no release of Megatron-Bridge overlaps them
-    (scripts/performance/configs, tp_comm_overlap). Routed experts take their tokens split as they are: no exchange.
-    2-D (t = t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
+    of which the framework may hide a share. Routed experts take their tokens split as they are: no exchange. 2-D (t =
+    t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
     """
     t, model = s.tensor_parallel, m.model
     if t == 1:
@@ -125,7 +104,7 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
-        exchange, copies = tensor_seconds(m, s, gathered=tensor_gathered_bytes(m))
+        exchange, copies = tensor_seconds(m, s, gathered=operations.tensor_gathered_bytes(m))
         return count * (exchange * exposed + copies + start)
     element = s.tokens(m.sequence) * m.precision.collective_bytes
     # The input and output widths of the products that are divided.
@@ -142,12 +121,10 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
 
 
 def domains_of_token(experts: Experts, domains: float) -> float:
-    """Compute the mean number of n domains that hold experts of a token, with its k experts at random in g of G groups.
-
-    Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
-    with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of a
-    group has the group with g/G (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
-    """
+    """Compute the mean number of n domains with experts of a token, k at random in g of G groups (arXiv 2412.19437)."""
+    # Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
+    # with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of
+    # a group has the group with g/G (node-limited routing, section 2.1.2).
     k, total, own = experts.per_token, experts.groups, experts.groups_per_token
     if domains >= total:
         return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
@@ -159,12 +136,10 @@ def domains_of_token(experts: Experts, domains: float) -> float:
 
 
 def overlaps_experts(m: Machine, s: LayerShape) -> bool:
-    """Return whether the experts' exchange overlaps the passes of another micro-batch.
-
-    Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
-    `schedule.may_overlap_experts`.
-    """
-    limited = limits_expert_overlap(m, s)
+    """Return whether the experts' exchange overlaps the passes of another micro-batch."""
+    # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
+    # `schedule.may_overlap_experts`.
+    limited = operations.limits_expert_overlap(m, s)
     return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))
 
 
@@ -173,8 +148,8 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
-    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
-    share where routing is not even. Of what overlaps, the passes hide their own length at most.
+    2412.19437, section 3.2.2). The busiest rank sets the time. Of what overlaps, `passes` hide their own seconds at
+    most.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -192,15 +167,15 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
-def repeated_operations(
-    m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]
-) -> list[LayerOperation]:
-    """Return the operations that modules of selective recompute run again, other than unfused scores.
-
-    The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
-    outputs for products.
-    """
+def _repeated(
+    m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
+) -> tuple[list[LayerOperation], float]:
+    """Return the operations that modules of selective recompute run again, and the seconds of all that runs again."""
+    # The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
+    # outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     modules, latent = repeated_modules(m, s), m.model.latent_attention
+    if not modules:
+        return [], 0.0
     names = tuple(name for module in modules for name in REPEATED.get(module, ()))
     before_attention, before_ffn = False, "mlp" in modules and not kind.routed
     if "layernorm" in modules:
@@ -209,22 +184,16 @@ def repeated_operations(
         if latent is not None:
             names += ("cast for KV down", "cast for Q up" if latent.q_rank is None else "cast for Q down")
     norms = [o for o in forward if o.name == "norm"]
-    operations = [o for o, repeated in zip(norms, (before_attention, before_ffn), strict=True) if repeated]
-    return operations + [o for o in forward if o.name.startswith(names)]
-
-
-def _selective_seconds(
-    m: Machine, s: LayerShape, forward: list[LayerOperation], repeated: list[LayerOperation]
-) -> float:
-    """Compute the seconds of what selective recompute runs again: scores, modules, and a share of other GEMMs."""
-    modules, unfused = repeated_modules(m, s), 0.0
-    if not modules:
-        return 0.0
+    repeated = [o for o, twice in zip(norms, (before_attention, before_ffn), strict=True) if twice]
+    repeated += [o for o in forward if o.name.startswith(names)]
+    unfused = 0.0
     if not m.software.flash_attention and "core_attn" in modules:
-        softmax = math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
-        unfused = _sum(forward, "attention") + softmax
+        unfused = _sum(forward, "attention") + math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
     products = m.software.selective_gemm_share * (_sum(forward, "gemm") - _sum(repeated, "gemm"))
-    return unfused + math.fsum(o.seconds for o in repeated) + products
+    seconds = unfused + math.fsum(o.seconds for o in repeated) + products
+    if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
+        seconds += tensor_exchange_seconds(m, s, kind, of_ffn=True)
+    return repeated, seconds + (expert if "moe" in modules else 0.0)
 
 
 def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
@@ -236,11 +205,9 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
 
 
 def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]) -> float:
-    """Compute the seconds of a forward pass behind the last tensor that full recompute needs again.
-
-    No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum and
-    the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
-    """
+    """Compute the seconds of a forward pass behind the last tensor that full recompute needs again."""
+    # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum
+    # and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
     if kind.routed or not m.software.recompute_stops_early:
         return 0.0
     last = math.fsum(o.seconds for o in forward if o.name in ("FFN out", "cast for FFN out"))
@@ -250,16 +217,12 @@ def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Se
 
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
-    ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
+    ops = operations.layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     work = math.fsum(o.seconds for o in ops.forward)
     expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
-    repeated, modules = repeated_operations(m, s, kind, ops.forward), repeated_modules(m, s)
-    selective = _selective_seconds(m, s, ops.forward, repeated)
-    if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
-        selective += tensor_exchange_seconds(m, s, kind, of_ffn=True)
-    selective += expert if "moe" in modules else 0.0
+    repeated, selective = _repeated(m, s, kind, ops.forward, expert)
     forward = work + tensor + context + expert
     # The backward pass sends keys and values again, and their gradients back: twice the forward's exchange.
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
@@ -287,11 +250,8 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
 
 
 def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
-    """Compute the seconds of a layer: the mean over full and windowed attention, which alternate on stages.
-
-    In a model with experts in all layers but the dense ones at the front, it is a layer with experts, or with `front` a
-    dense one.
-    """
+    """Compute the seconds of a layer, with experts where the model has any, or of a dense one at the `front`."""
+    # The mean over full and windowed attention, which alternate on stages.
     dense = front or m.model.experts is None
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
     layers = sum(k.layers for k in kinds)
@@ -300,11 +260,6 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
     mean = {name: math.fsum(w * getattr(x, name) for w, x in each) for name in passes}
     parts = {part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts}
     return LayerTimes(**mean, parts=parts)
-
-
-def dense_shape(s: LayerShape) -> LayerShape:
-    """Return a shape of which a dense layer takes as long: it matters only whether experts are divided at all."""
-    return replace(s, expert_parallel=min(s.expert_parallel, 2))
 
 
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
@@ -319,27 +274,14 @@ def pipeline_send_nic_seconds(m: Machine, s: LayerShape) -> float:
 
 
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
-    """Compute the seconds of one pipeline send, and of the all-gather among the TP ranks behind it.
-
-    It crosses the NIC at its slowdown, or stays `inside` the scale-up domain. Under sequence parallelism the next
-    layer wants its input split as it arrives: no gather (Narayanan 2021, section 4.1; Korthikanti 2022, section 4.2).
-    """
+    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it."""
+    # Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
+    # 4.1; Korthikanti 2022, section 4.2).
     level, size, gather = scale_up(m, 2) if inside else nic(m, 2, slowdown), pipeline_send_bytes(m, s), 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
     crossing = float(level.latency_seconds + size / level.bytes_per_second)
     return crossing + gather + m.software.pipeline_start_seconds
-
-
-def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
-    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways.
-
-    They are what the framework does not overlap, and the excess over the chunk's windows (seconds). Plain 1F1B hides
-    none: each of its passes waits for the one before to cross and come back.
-    """
-    hidden = overlap * send_seconds
-    excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
-    return 2 * (send_seconds - hidden) + excess
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
@@ -360,16 +302,12 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExchange:
-    """The reduce-scatter (or as well the gather) of weights over a site's replicas.
-
-    `steps_seconds` are those of its steps, whatever the bytes; then come the seconds by byte of the weights that every
-    token uses, and by byte of routed experts.
-    """
+    """The reduce-scatter (or as well the gather) of weights over a site's replicas."""
 
     weights: Weights
-    steps_seconds: Num
-    seconds_per_byte: Num
-    seconds_per_expert_byte: Num
+    steps_seconds: Num  # whatever the bytes
+    seconds_per_byte: Num  # of the weights that every token uses
+    seconds_per_expert_byte: Num  # of routed experts
 
     def seconds(self, element_bytes: float, *, layers: Num = 1.0, end: Num = 0.0) -> Num:
         """Compute the seconds to exchange the weights of `layers` layers and `end` embeddings once."""
@@ -379,11 +317,8 @@ class ReplicaExchange:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
-    """Return the exchange of weights over the replicas of a group.
-
-    Inside the rack first, then between racks (those of a replica's CP ranks among them), each GPU its share over its
-    own NIC. Routed experts are shared by fewer GPUs: one in `expert_parallel` of the others.
-    """
+    """Return the exchange of weights over the replicas of a group: inside the rack, then between racks, by all NICs."""
+    # Routed experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
     if not weights.experts:
@@ -396,10 +331,8 @@ def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: Replica
 
 
 def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
-    """Compute the seconds to all-reduce one layer's gradients between a group's racks at the NIC's ideal rate.
-
-    Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta (Thakur 2005).
-    """
+    """Compute the seconds to all-reduce a layer's gradients between racks at the NIC's ideal rate (Thakur 2005)."""
+    # Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta.
     g = m.gpu
     size = weights.layer * m.precision.gradient_bytes / ranks_in_rack(m, s, replicas_per_rack)
     return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
@@ -417,25 +350,17 @@ class OverlappedPasses:
 
 
 def data_parallel_tail_seconds(
-    m: Machine,
-    s: LayerShape,
-    weights: Weights,
-    group: ReplicaGroup,
-    *,
-    zero_stage: int,
-    overlapped: OverlappedPasses,
-    end: Num,
+    m: Machine, s: LayerShape, w: Weights, group: ReplicaGroup, *, zero_stage: int, passes: OverlappedPasses, end: Num
 ) -> Num:
-    """Compute the exposed seconds of the hierarchical exchange of the largest stage.
+    """Compute the exposed seconds of the hierarchical exchange of the largest stage (Rajbhandari 2020, section 7).
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
     (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
-    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3
-    have reduced theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next
-    needs them (Rajbhandari 2020, section 7).
+    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3 have reduced theirs in
+    every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
     """
-    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
-    exchange, rate = replica_exchange(m, s, weights, group), m.software.data_efficiency
+    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else operations.gathered_bytes(m)
+    exchange, rate = replica_exchange(m, s, w, group), m.software.data_efficiency
 
     def reduced_and_spread(layers: Num, end: Num) -> tuple[Num, Num]:
         reduced = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
@@ -443,50 +368,45 @@ def data_parallel_tail_seconds(
 
     reduce, spread = reduced_and_spread(1.0, 0.0)
     last = sum(reduced_and_spread(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
-    layers, chunks, rounds = overlapped.layers, overlapped.chunks, overlapped.rounds
+    layers, chunks, rounds = passes.layers, passes.chunks, passes.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
     if m.software.hides("parameters"):
-        before = exposed_behind_chunks(spread, overlapped.forward_seconds, layers, chunks, rounds.first)
+        before = exposed_behind_chunks(spread, passes.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
         return reduce + before + last
     if m.software.hides("gradients"):
-        after = exposed_behind_chunks(reduce, overlapped.backward_seconds, layers, chunks, rounds.last)
+        after = exposed_behind_chunks(reduce, passes.backward_seconds, layers, chunks, rounds.last)
     return before + after + last
 
 
 def sharding_traffic_seconds(
     m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for a micro-batch during the forward and the backward pass.
-
-    Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
-    passes (Rajbhandari 2020, section 7).
-    """
+    """Compute the seconds of ZeRO's traffic for a micro-batch, forward and backward (Rajbhandari 2020, section 7)."""
+    # Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
+    # passes.
     if zero_stage < 2:
         return 0.0, 0.0
     exchange = replica_exchange(m, s, w, group)
     reduce = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = exchange.seconds(gathered_bytes(m), layers=layers, end=end)
+    gather = exchange.seconds(operations.gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
 
 
 def end_sharding_seconds(
     m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup, end: Num
 ) -> Num:
-    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
-
-    Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
-    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide of it what they can,
-    but for the share that the framework exposes in any case.
-    """
+    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch."""
+    # Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
+    # belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide what they can of it.
     if zero_stage < 2:
         return 0.0
     _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)
-    return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
+    return np.maximum(0.0, traffic - operations.head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 
 def wan_tail_seconds(
@@ -494,11 +414,6 @@ def wan_tail_seconds(
 ) -> Num:
     """Compute the exposed seconds of the exchange between sites of the stage that ends last, round trips included."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
-
-
-def optimizer_seconds(gpu: Accelerator, state_bytes: Num) -> Num:
-    """Compute the seconds of the optimiser step, which reads and writes every byte of state once in HBM."""
-    return 2 * state_bytes / (gpu.hbm_bytes_per_second * gpu.hbm_efficiency)
 
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:

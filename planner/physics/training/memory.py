@@ -8,32 +8,11 @@ import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Num
-from planner.physics.training import schedule
-from planner.physics.training.collectives import (
-    Weights,
-    front_by_stage,
-    front_layers,
-    layer_kinds,
-    smaller_chunks_first,
-    weights_of,
-)
-from planner.physics.training.operations import (
-    COMPUTE_BYTES,
-    LayerShape,
-    Machine,
-    Recompute,
-    attends_in_fp8,
-    gathered_bytes,
-    weight_cast_bytes,
-)
+from planner.physics.training import collectives, operations, schedule, transformer
+from planner.physics.training.collectives import Weights
+from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.transformer import (
-    attention_inputs,
-    attention_parameters,
-    embedding_parameters,
-    expert_parameters,
-)
 
 
 def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
@@ -58,12 +37,10 @@ def activation_elements(model: Model, *, routed: bool = False, imbalance: float 
 
 
 def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
-    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`.
-
-    They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
-    FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
-    activation. Tensors that norms, attention and activations read again stay as wide as activations are.
-    """
+    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`."""
+    # They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
+    # FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
+    # activation. Tensors that norms, attention and activations read again stay as wide as activations are.
     latent, experts = model.latent_attention, model.experts
     common = 2 * model.hidden + (0 if latent is None else (latent.q_rank or 0) + latent.kv_rank)
     if not routed or experts is None:
@@ -73,34 +50,27 @@ def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """Stored elements of a layer per token that are not kept, as they run again: by where and in which type they are.
+    """Stored elements of a layer per token that are not kept, as they run again, by where they are and their type."""
 
-    Inputs of products that every TP rank keeps; divided over TP ranks, Q, K and V, other inputs of products, and the
-    rest.
-    """
-
-    common_inputs: float = 0.0
-    attention: float = 0.0
-    inputs: float = 0.0
+    common_inputs: float = 0.0  # of products, which every TP rank keeps; what follows is divided over TP ranks
+    attention: float = 0.0  # Q, K and V
+    inputs: float = 0.0  # others of products
     others: float = 0.0
 
 
 def discarded_elements(
     model: Model, modules: Collection[RecomputeModule], *, routed: bool, imbalance: float = 1.0
 ) -> Discarded:
-    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores.
-
-    Unfused attention scores are counted elsewhere.
-    Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
-    (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm that
-    is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses the
-    others with the product behind them (gpt_layer_specs.py). A dense FFN, whose input is not normed yet, has its norm
-    run again with it.
-    """
+    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores."""
+    # Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
+    # (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm
+    # that is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses
+    # the others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with
+    # it.
     h, experts, latent = model.hidden, model.experts, model.latent_attention
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     common = h * ("layernorm" in modules and latent is not None)
-    attention = attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
+    attention = transformer.attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
     if not routed or experts is None:
         width = model.ffn_width * ("mlp" in modules)
         return Discarded(common + h * ("mlp" in modules), attention, width, before * width)
@@ -112,13 +82,10 @@ def discarded_elements(
 
 
 def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
-    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same two parts.
-
-    They are those of the layer's output, and of the FFN before its activation; for routed experts, for each of a
-    token's k, those of its output, of the input of the combination, and of the expert's inner tensors.
-    """
-    wide = 2 if model.gated_ffn else 1
-    experts = model.experts
+    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same parts."""
+    # Those of the layer's output, and of the FFN before its activation; of routed experts, for each of a token's k, of
+    # its output, of the input of the combination, and of the inner tensors.
+    wide, experts = 2 if model.gated_ffn else 1, model.experts
     if not routed or experts is None:
         return model.hidden, wide * model.ffn_width
     return model.hidden, experts.per_token * (2 * model.hidden + wide * experts.ffn)
@@ -126,12 +93,12 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """Bytes of a stored element: most, masks of dropout, inputs of products and Q, K, V, which may be narrower."""
+    """Bytes of a stored element."""
 
     element: float
-    mask: float = 1.0
-    product: float | None = None
-    attention: float | None = None
+    mask: float = 1.0  # of dropout
+    product: float | None = None  # inputs of products, which may be narrower
+    attention: float | None = None  # Q, K and V
 
 
 def activation_bytes_per_layer(
@@ -157,7 +124,7 @@ def activation_bytes_per_layer(
         attention = model.heads * (model.head if latent is None else latent.head_value)
         whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + sizes.product * attention
     if sizes.attention is not None:
-        inner -= (element - sizes.attention) * attention_inputs(model)
+        inner -= (element - sizes.attention) * transformer.attention_inputs(model)
     linear = tokens * (whole / s.split + inner / t)
     if s.recompute == "selective":
         return linear
@@ -166,13 +133,11 @@ def activation_bytes_per_layer(
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0) -> Num:
-    """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020).
-
-    Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights too.
-    Master weights are the optimiser's: of two bytes in work, six of all weights, four of gradients and eight of moments
-    stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every replica
-    but under stage 3, which makes them anew of each layer as it gathers it.
-    """
+    """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020)."""
+    # Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights
+    # too. Master weights are the optimiser's: of two bytes in work, six of all weights, four of gradients and eight of
+    # moments stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every
+    # replica but under stage 3, which makes them anew of each layer as it gathers it.
     working = precision.working_parameter_bytes
     master = precision.parameter_bytes - working
     weights = working / shards if zero_stage >= 3 else working + cast_bytes
@@ -187,11 +152,6 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def logits_bytes(model: Model, sequence: Num, micro_batch: Num, gpus: Num, *, logit_bytes: float = 4.0) -> Num:
-    """Compute the bytes of the last stage's logits on one of `gpus`, in FP32 by default (Korthikanti 2022, 4.3)."""
-    return logit_bytes * micro_batch * sequence * model.vocabulary / gpus
-
-
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
     """Compute the bytes of HBM that a plan may fill: all less the fraction and the constant kept for the framework."""
     return hbm_bytes * (1 - reserve_fraction) - reserve_bytes
@@ -199,55 +159,43 @@ def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBytes:
-    """Activation bytes of one layer and micro-batch on one GPU.
+    """Activation bytes of one layer and micro-batch on one GPU."""
 
-    `kept` is held between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `selective` is made once more for the backward pass of a layer under selective recompute,
-    without unfused scores. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` waits
-    in the host's memory.
-    """
-
-    kept: float
-    checkpoint: float
-    in_work: float
-    selective: float
-    gradients: float
-    offloaded: float
+    kept: float  # between the passes
+    checkpoint: float  # kept instead where the layer is recomputed
+    in_work: float  # while such a layer runs again
+    selective: float  # made once more for the backward pass under selective recompute, without unfused scores
+    gradients: float  # of the widest tensors as the backward pass begins
+    offloaded: float  # in the host's memory
 
 
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
-    modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
+    modules, kinds = m.software.recompute_modules, {k.routed for k in collectives.layer_kinds(m.model)}
     return any(discarded_elements(m.model, modules, routed=routed) != Discarded() for routed in kinds)
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
-    """Return the modules that run again in layers that are not recomputed whole.
-
-    Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
-    where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
-    """
+    """Return the modules that run again in layers that are not recomputed whole."""
+    # Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
+    # where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
     selective = s.recompute == "selective" or (s.recompute == "full" and not repeats_modules(m))
     return m.software.recompute_modules if selective else ()
 
 
 def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes:
-    """Compute the bytes that a layer stores: a layer with experts where the model has any, or a dense one at `front`.
-
-    Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
-    """
+    """Compute the bytes that a layer stores, with experts or a dense one at `front` (Korthikanti 2022, eqs. 1-4)."""
+    # Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
-    attention = min(element, COMPUTE_BYTES["fp8"]) if attends_in_fp8(m) else element
+    attention = min(element, COMPUTE_BYTES["fp8"]) if operations.attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
-
     sizes = ElementBytes(element, mask=0.0 if flash else 1.0, product=product, attention=attention)
 
     def stored(recompute: Recompute) -> float:
-        kept = replace(s, recompute=recompute)
-        experts: dict[str, Any] = {"routed": routed, "imbalance": m.expert_imbalance}
-        return float(activation_bytes_per_layer(m.model, m.sequence, kept, sizes, **experts))
+        own, imbalance = replace(s, recompute=recompute), m.expert_imbalance
+        return float(activation_bytes_per_layer(m.model, m.sequence, own, sizes, routed=routed, imbalance=imbalance))
 
     stays = 1 - m.software.activation_offload
     dropped = m.software.selective_gemm_share if modules else 0.0
@@ -270,53 +218,45 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 def gpu_state_bytes(
     m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
-
-    `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
-    same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    copies and buckets are counted too. Embeddings and the head are not cast: where all weights are said to be in the
-    products' type these are kept in 16 bits, which is two casts of eight.
-    """
-    cast = weight_cast_bytes(m)
-    end_cast = cast if m.precision.working_parameter_bytes <= COMPUTE_BYTES["fp8"] else 0.0
+    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings."""
+    # `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
+    # same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
+    # copies and buckets are counted too.
+    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.context_parallel
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
         own = state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    (_, context, _), usual = s.degrees, layers - front
-    over = replicas * context
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
-    apart = end_cast != cast
-    shared = state(own + (0.0 if apart else embeddings), over)
-    if apart:
-        shared = shared + state(embeddings, over, end_cast)
-    if not w.experts:
-        return shared
-    return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+    # Embeddings and the head are not cast: where all weights are said to be in the products' type these are kept in 16
+    # bits, which is two casts of eight.
+    if cast and m.precision.working_parameter_bytes > COMPUTE_BYTES["fp8"]:
+        total = state(own, over) + state(embeddings, over, 0.0)
+    else:
+        total = state(own + embeddings, over)
+    if w.experts:
+        total = total + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+    return total
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
-
-    A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
-    to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
-    """
+    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers."""
+    # A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
+    # to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
     model = m.model
-    one = w.shared + (0.0 if model.experts is None else expert_parameters(model))
-    dense = w.front - attention_parameters(model) / s.tensor_parallel
+    one = w.shared + (0.0 if model.experts is None else transformer.expert_parameters(model))
+    dense = w.front - transformer.attention_parameters(model) / s.tensor_parallel
     return m.software.weight_gradient_copy_bytes * (one + np.minimum(front, 1) * dense)
 
 
 def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
-    """Compute the bytes that the head needs at the peak of its backward pass.
-
-    Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
-    parallelism the gathered input too; and the dummy of the head's own gradient.
-    """
-    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)
-    logits = logits_bytes(m.model, m.sequence, s.micro_batch, s.gpus, logit_bytes=one)
+    """Compute the bytes that the head needs at the peak of its backward pass."""
+    # Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
+    # parallelism the gathered input too; and the dummy of the head's own gradient.
+    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)  # FP32: Korthikanti 2022, 4.3
+    logits = one * s.micro_batch * m.sequence * m.model.vocabulary / s.gpus
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
     states = hidden * s.tokens(m.sequence) * m.model.hidden * m.precision.activation_bytes
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
@@ -325,15 +265,12 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
 def working_bytes(
     m: Machine, s: LayerShape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
-    """Compute the working bytes of a GPU without the head, in addition to state and stored activations.
-
-    They are the gradient copy, under ZeRO-3 two layers' gathered weights, the layer that is run again where any is or
-    else its modules that are, and the gradients of one layer's widest tensors.
-    """
-    # One layer's gathered weights are in use while the next layer's arrive.
-    gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
+    """Compute the working bytes of a GPU without the head, in addition to state and stored activations."""
+    # The gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in use), the
+    # layer that is run again or else its modules, and the gradients of one layer's widest tensors.
+    gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
-    if front_layers(m.model) and repeats_modules(m):
+    if collectives.front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
     repeated = np.where(np.asarray(recomputed) > 0, each.in_work, selective)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
@@ -359,28 +296,25 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage.
-
-    Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight; recomputed layers are
-    spread over all chunks, front layers are in the first. The bytes that the head needs at its peak beyond the rest are
-    counted under `logits`.
-    """
-    w, each = weights_of(m, s), layer_bytes(m, s)
+    """Compute the bytes by part on a GPU of a stage; broadcasts over everything but the shape."""
+    # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
+    # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
+    w, each = collectives.weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
-    share = recomputed / np.maximum(layers, 1)
-    smaller_first = smaller_chunks_first(m.model, stage)
+    smaller_first = collectives.smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
+    of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
+    of_front = in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each)
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
     head = head_bytes(m, s, w) + gradient_copy_bytes(m, s, w, front=front) - working
     return {
         "state": gpu_state_bytes(m, s, w, **size),
-        "activations": kept * (each.kept + share * (each.checkpoint - each.kept))
-        + in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each),
+        "activations": kept * of_layer + of_front,
         "working": working,
         "logits": (stage == np.asarray(pipeline) - 1) * np.maximum(0.0, head),
     }
@@ -388,28 +322,18 @@ def memory_by_part(
 
 def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
     """Compute the bytes that a front layer keeps beyond those of another layer; negative where it keeps less."""
-    return layer_bytes(m, s, front=True).kept - each.kept if front_layers(m.model) else 0.0
+    return layer_bytes(m, s, front=True).kept - each.kept if collectives.front_layers(m.model) else 0.0
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Compute the bytes by part on a GPU of every stage."""
-    p, v = strategy.pipeline_parallel, strategy.virtual_stages
-    stages = np.arange(p)
-    parts = memory_by_part(
-        m,
-        strategy.shape,
-        schedule.PipelineCounts(p, v, strategy.micro_batches),
-        StageLayers(
-            stage=stages,
-            layers=np.array(strategy.layers_per_stage),
-            recomputed=np.array(strategy.recomputed),
-            front=np.array(front_by_stage(m.model, strategy.layers_per_stage, v)),
-        ),
-        zero_stage=strategy.zero_stage,
-        replicas=strategy.min_replicas,
-        order=strategy.schedule,
-    )
-    return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}
+    p, v, layers = strategy.pipeline_parallel, strategy.virtual_stages, strategy.layers_per_stage
+    front, recomputed = np.array(collectives.front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
+    stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
+    counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas
+    sharded: dict[str, Any] = {"zero_stage": strategy.zero_stage, "replicas": replicas, "order": strategy.schedule}
+    parts = memory_by_part(m, strategy.shape, counts, stages, **sharded)
+    return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), (p,)) for k, v in parts.items()}
 
 
 def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
@@ -421,7 +345,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
 
 def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, pipeline: int) -> Num:
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
-    w = weights_of(m, s)
+    w = collectives.weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
-    ends = end_copies(m.model, stage, pipeline) * embedding_parameters(m.model)
+    ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)
     return (weights + ends) * m.precision.gradient_bytes

@@ -1,8 +1,4 @@
-"""Seconds of the operations of one layer on one GPU, forward and backward.
-
-A layer is a list of operations, not a number: matrix products or GEMMs (FLOP at a share of peak, and operand traffic),
-flash attention, and element-wise work bound by HBM. Backward work follows from forward work operation by operation.
-"""
+"""Seconds of the operations of one layer on one GPU, forward and backward: GEMMs, attention, and work bound by HBM."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -92,15 +88,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class LayerOperation:
-    """One operation of a layer, with the seconds that it keeps one GPU busy.
-
-    Nothing later in the backward pass waits for `weight_gradient_seconds` of them.
-    """
+    """One operation of a layer, with the seconds that it keeps one GPU busy."""
 
     name: str
     kind: Kind
     seconds: float
-    weight_gradient_seconds: float = 0.0
+    weight_gradient_seconds: float = 0.0  # of them, for which nothing later in the backward pass waits
 
 
 def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
@@ -110,16 +103,6 @@ def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
     return COMPUTE_BYTES[dtype] + scale
 
 
-def cast_bytes(m: Machine) -> float:
-    """Return the HBM bytes of casting one element to the products' type.
-
-    It is read, once more where the largest element of the tensor is sought first (one scale a tensor from its own, and
-    FP4), and written by rows and by columns, or once where products take one cast either way.
-    """
-    reads = 2 if m.precision.compute == "fp4" or m.software.fp8_recipe == "per_tensor" else 1
-    return reads * m.precision.activation_bytes + casts(m) * stored_bytes(m)
-
-
 def casts(m: Machine) -> int:
     """Count the casts of a tensor that products in 8 or 4 bits read: by rows and by columns, or one for both."""
     one_scale = m.precision.compute == "fp8" and m.software.fp8_recipe in ("delayed", "per_tensor")
@@ -127,12 +110,10 @@ def casts(m: Machine) -> int:
 
 
 def weight_cast_bytes(m: Machine) -> float:
-    """Compute the bytes per weight of casts that are kept between micro-batches, in addition to the working weight.
-
-    Transformer Engine casts each weight once a step, in the first micro-batch, and keeps the casts
-    (module/linear.py, is_first_microbatch). Weights that are kept in FP8 are casts themselves, and replace the working
-    weights; for weights in FP4, which no framework has, the instance's figure is taken.
-    """
+    """Compute the bytes per weight of casts kept between micro-batches, in addition to the working weight."""
+    # Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts (module/linear.py,
+    # is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working weights; for weights in
+    # FP4, which no framework has, the instance's figure is taken.
     working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
     if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
         return 0.0
@@ -143,11 +124,9 @@ def weight_cast_bytes(m: Machine) -> float:
 
 
 def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it.
-
-    Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
-    reuse_grad_buf_for_mxfp8_param_ag).
-    """
+    """Return the bytes of a weight as replicas gather it."""
+    # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
+    # reuse_grad_buf_for_mxfp8_param_ag).
     software, narrow = m.software, m.precision.compute in NARROW
     if software.fp8_parameters is None or not narrow:
         return m.precision.working_parameter_bytes
@@ -156,11 +135,9 @@ def gathered_bytes(m: Machine) -> float:
 
 
 def tensor_gathered_bytes(m: Machine) -> float:
-    """Return the bytes of an element as TP ranks gather it before a product.
-
-    Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
-    _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
-    """
+    """Return the bytes of an element as TP ranks gather it before a product."""
+    # Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
+    # _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
     wide = m.precision.collective_bytes
     return min(wide, stored_bytes(m)) if m.software.keeps_cast_inputs else wide
 
@@ -193,13 +170,11 @@ def gemm_seconds(
     dtype: Dtype | None = None,
     out_bytes: float | None = None,
 ) -> Num:
-    """Compute the seconds of `count` products (rows x inner)·(inner x columns) on one GPU.
-
-    2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide (small
-    and thin products are slow by it), and the shortest time of a kernel: the roofline of Williams 2009, its terms
-    added. A kernel's tiles run in waves over the processors and the last wave is part-filled (wave quantisation;
-    NVIDIA, Matrix Multiplication Background User's Guide): as long as if the result had some more elements.
-    """
+    """Compute the seconds of `count` products (rows x inner)·(inner x columns) on one GPU (roofline: Williams 2009)."""
+    # 2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide
+    # (small and thin products are slow by it), and the shortest time of a kernel: its terms added. A kernel's tiles run
+    # in waves over the processors and the last wave is part-filled (wave quantisation; NVIDIA, Matrix Multiplication
+    # Background User's Guide): as long as if the result had some more elements.
     dtype = dtype or m.precision.compute
     e, width = m.gpu.gemm_efficiency, stored_bytes(m, dtype)
     out = m.precision.activation_bytes if out_bytes is None else out_bytes
@@ -216,20 +191,17 @@ def hbm_rate(m: Machine) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast.
-
-    `start_seconds` and `cast_seconds` are those of the start of each and of the cast of its input.
-    """
+    """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast."""
 
     count: Num = 1
     share: float = 1.0
-    start_seconds: float = 0.0
-    cast_seconds: float = 0.0
+    start_seconds: float = 0.0  # of each
+    cast_seconds: float = 0.0  # of the start of the cast of its input
     casts_input: bool = True
     casts_gradient: bool = True
 
 
-ONE_PRODUCT = Grouped()
+SINGLE = Grouped()
 
 
 @dataclass(slots=True)
@@ -241,20 +213,11 @@ class Passes:
     backward: list[LayerOperation]
 
     def gemm(
-        self,
-        name: str,
-        rows: Num,
-        inner: Num,
-        columns: Num,
-        *,
-        dtype: Dtype | None = None,
-        grouped: Grouped = ONE_PRODUCT,
+        self, name: str, rows: Num, inner: Num, columns: Num, *, dtype: Dtype | None = None, grouped: Grouped = SINGLE
     ) -> None:
-        """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
-
-        The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
-        addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
-        """
+        """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient."""
+        # The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
+        # addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
         m, gradient, added = self.m, 2 * self.m.precision.gradient_bytes, 0.0
         if not m.software.fused_gradient_sums:
             added = inner * columns * (m.precision.activation_bytes + gradient) / hbm_rate(m)
@@ -268,16 +231,18 @@ class Passes:
         delayed = float(weights / share + count * added) + starts
         self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if (dtype or m.precision.compute) in NARROW:
-            cast, traffic = f"cast for {name}", m.software.quantise_traffic
-            each = cast_bytes(m)
-            rate = hbm_rate(m) / traffic if traffic else float("inf")
+            # An element is read, once more where the largest of the tensor is sought first (one scale a tensor from its
+            # own, and FP4), and written by rows and by columns, or once where products take one cast either way.
+            reads = 2 if m.precision.compute == "fp4" or m.software.fp8_recipe == "per_tensor" else 1
+            each = reads * m.precision.activation_bytes + casts(m) * stored_bytes(m)
+            rate = hbm_rate(m) / m.software.quantise_traffic if m.software.quantise_traffic else float("inf")
             for operations, width, casts_it in (
                 (self.forward, inner, grouped.casts_input),
                 (self.backward, columns, grouped.casts_gradient),
             ):
                 if casts_it:
                     seconds = float(count * (rows * width * each / rate + wait))
-                    operations.append(LayerOperation(cast, "quantise", seconds))
+                    operations.append(LayerOperation(f"cast for {name}", "quantise", seconds))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
@@ -312,11 +277,9 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
 
 
 def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
-    """Add a norm and a residual addition.
-
-    The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
-    writes one; the addition reads two and writes one, its backward passes the gradient on.
-    """
+    """Add a norm and a residual addition."""
+    # The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
+    # writes one; the addition reads two and writes one, its backward passes the gradient on.
     h = tokens * p.m.model.hidden / s.split
     p.elementwise("norm", 2 * h, 4 * h)
     p.elementwise("residual", 3 * h, 2 * h)
@@ -362,16 +325,13 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
 
 
 def narrow_heads(m: Machine) -> float:
-    """Return how much longer a flash kernel takes for a FLOP than one in 16 bits with heads of 128.
-
-    The exponential of a score takes as long whatever the head's width, so that narrow heads reach less of the peak
-    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials). In FP8 the
-    products take less by what the accelerator's products reach in either type, the exponentials as long as before.
-    """
+    """Return how much longer a flash kernel takes for a FLOP than with heads of 128 in 16 bits (Shah 2024)."""
+    # The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
+    # the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
     latent, least = m.model.latent_attention, m.gpu.softmax_width
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0
-    if attends_in_fp8(m):
+    if attends_in_fp8(m):  # they take less by what the accelerator's products reach in either type
         peak, share = m.gpu.peak_flop_per_second, m.gpu.gemm_efficiency.max_share
         wide, narrow = (peak[x] * share[x] for x in (attention_dtype(m), "fp8"))
         products = wide / narrow
@@ -379,13 +339,11 @@ def narrow_heads(m: Machine) -> float:
 
 
 def _unfused_scores(p: Passes, s: LayerShape) -> None:
-    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
-
-    The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
-    and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where
-    heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores
-    are cast to 32 bits, scaled, masked and cast back by separate operations.
-    """
+    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout."""
+    # The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
+    # and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too,
+    # where heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else
+    # scores are cast to 32 bits, scaled, masked and cast back by separate operations.
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
     one = gemm_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m))
@@ -415,13 +373,11 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
 
 
 def _routed(p: Passes, own: Num, s: LayerShape) -> None:
-    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
-
-    All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
-    kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
-    are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their activation
-    alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
-    """
+    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts."""
+    # All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
+    # kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
+    # are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their
+    # activation alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
     m, experts = p.m, p.m.model.experts
     if experts is None:
         raise ValueError("the model has no experts")

@@ -17,12 +17,8 @@ from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
 
 def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
-    """Count the racks over which the CP ranks of one replica's stage spread.
-
-    a TP group stays in a rack, which holds floor(g/t) of them. Where TP itself spans racks every CP rank has racks of
-    its own.
-    """
-    if tensor_parallel > gpus:
+    """Count the racks over which the CP ranks of one replica's stage spread: a rack holds whole TP groups."""
+    if tensor_parallel > gpus:  # every CP rank has racks of its own
         return context_parallel
     return math.ceil(context_parallel / (gpus // tensor_parallel))
 
@@ -33,36 +29,22 @@ def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) ->
 
 
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
-    """Count the racks of one unit of a rack stage, which holds whole replicas and whole expert groups.
-
-    One stage of a replica has `replica_gpus` GPUs on `racks` racks; each rack holds GPUs of `replicas_per_rack`
-    replicas.
-    """
+    """Count the racks of a unit of a rack stage, of whole replicas (of `replica_gpus` on `racks`) and expert groups."""
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
     return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
 
 
-def group_racks(replicas: int, *, unit: int, racks: int, replicas_per_rack: int) -> int:
-    """Count the racks of one stage's replicas at a site in whole units: its all-reduce group between racks."""
-    return math.ceil(replicas / (replicas_per_rack * (unit // racks))) * unit
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackBlock:
-    """The racks that hold `replicas` whole replicas.
-
-    `rack_stages` x `stage_racks` of them, `work_gpus` of each at work and `rails` cabled. `context_racks` of the
-    `stage_racks` of a rack stage hold one replica; with experts there are as many more as make both a CP group and an
-    expert group whole. A rack holds `stages_per_rack` stages of `replicas_per_rack` replicas.
-    """
+    """The racks that hold `replicas` whole replicas: `rack_stages` x `stage_racks` of them."""
 
     stages_per_rack: int
     replicas_per_rack: int
-    context_racks: int
-    stage_racks: int
+    context_racks: int  # of those of a rack stage, which hold one replica
+    stage_racks: int  # with experts as many as make both a CP group and an expert group whole
     rack_stages: int
-    rails: int
-    work_gpus: int
+    rails: int  # GPUs of a rack that are cabled
+    work_gpus: int  # of a rack
 
     @property
     def racks(self) -> int:
@@ -87,14 +69,10 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
-    """Return the block of a layout on racks of `gpus` GPUs; None where it has none in the declared space.
-
-    `degrees`: of tensor, context and expert parallelism.
-
-    CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
-    replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or a
-    group of whole racks.
-    """
+    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the search space."""
+    # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
+    # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
+    # a group of whole racks.
     (t, k, e), q = degrees, stages_per_rack
     if t > gpus:
         return None
@@ -121,12 +99,10 @@ def block_of(
 
 
 def padded(m: Machine, s: LayerShape) -> Machine:
-    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length.
-
-    Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
-    arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
-    CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
-    """
+    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length."""
+    # Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
+    # arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
+    # CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
     unit = s.context_parallel * (math.lcm(2, s.tensor_parallel) if s.sequence_parallel else 1)
     sequence = -(-m.sequence // unit) * unit
     return m if sequence == m.sequence else replace(m, sequence=sequence)
@@ -220,29 +196,20 @@ class ParallelStrategy:
 
     def unit_racks(self, gpus_per_rack: int) -> int:
         """Count the racks of one unit of a rack stage, which holds whole replicas and expert groups."""
-        return unit_racks(
-            replica_gpus=self.shape.gpus,
-            racks=self.racks_per_replica(gpus_per_rack),
-            replicas_per_rack=self.replicas_per_rack,
-            expert_parallel=self.expert_parallel,
-        )
+        racks, replicas = self.racks_per_replica(gpus_per_rack), self.replicas_per_rack
+        gpus, experts = self.shape.gpus, self.expert_parallel
+        return unit_racks(replica_gpus=gpus, racks=racks, replicas_per_rack=replicas, expert_parallel=experts)
 
     def group_racks(self, gpus_per_rack: int) -> int:
-        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks.
-
-        TP ranks of other racks have other weights.
-        """
+        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
         racks = self.site_group_racks(max(self.data_parallel_by_site), gpus_per_rack)
-        return racks // math.ceil(self.tensor_parallel / gpus_per_rack)
+        return racks // math.ceil(self.tensor_parallel / gpus_per_rack)  # TP ranks of other racks have other weights
 
     def site_group_racks(self, replicas: int, gpus_per_rack: int) -> int:
-        """Return the racks of one stage's replicas at a site."""
-        return group_racks(
-            replicas,
-            unit=self.unit_racks(gpus_per_rack),
-            racks=self.racks_per_replica(gpus_per_rack),
-            replicas_per_rack=self.replicas_per_rack,
-        )
+        """Count the racks of one stage's replicas at a site, in whole units."""
+        unit = self.unit_racks(gpus_per_rack)
+        in_unit = self.replicas_per_rack * (unit // self.racks_per_replica(gpus_per_rack))
+        return math.ceil(replicas / in_unit) * unit
 
     @property
     def gpus(self) -> int:
@@ -320,15 +287,13 @@ def write_layout(
     certificate: Certificate,
 ) -> LayoutPlan:
     """Write a strategy as the `layout` section of a plan whose sites have `racks` racks in total."""
-    spread = strategy.racks_per_replica(gpus_per_rack)
     by_site = dict(data_parallel_by_site)
+    racks_by_site = {site: strategy.site_group_racks(count, gpus_per_rack) for site, count in by_site.items()}
     return LayoutPlan(
         **layout_values(strategy),
         data_parallel_by_site=by_site,
-        racks_per_replica=spread,
-        racks_per_stage_by_site={
-            site: strategy.site_group_racks(replicas, gpus_per_rack) for site, replicas in by_site.items()
-        },
+        racks_per_replica=strategy.racks_per_replica(gpus_per_rack),
+        racks_per_stage_by_site=racks_by_site,
         gpus_used=strategy.gpus,
         gpus_idle=racks * gpus_per_rack - strategy.gpus,
         assumptions=assumptions,

@@ -1,16 +1,15 @@
 """Pipeline schedules of a training step: the time they leave idle, chunks in flight, and the loss of unequal chunks."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.physics import Num
+from planner.physics import Num, tick
 
 Schedule = Literal["1f1b", "zb-h1"]
 
@@ -26,12 +25,10 @@ def bubble_seconds(
     *,
     micro_batches: Num = np.inf,
 ) -> Num:
-    """Compute the idle seconds of one of p equal stages in a step: the pipeline bubble.
-
-    F, B and W are the passes of one chunk (1/v of a stage) and micro-batch, S one pipeline send, all in seconds.
+    """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk.
 
     1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
-    2.2), and the 2·(p·v-1) sends on the first micro-batch's way through the chunks and back. Beside the work of the
+    2.2), and the 2·(p·v-1) sends S on the first micro-batch's way through the chunks and back. Beside the work of the
     effective micro-batches exact without sends; with them and v > 1, exact while none takes longer than F or B+W. With
     them and v = 1, filling and draining alone: p micro-batches wait for one round trip, so another 2·⌊(m-1)·(p-1)/p⌋
     sends show in the step however well they overlap.
@@ -73,12 +70,10 @@ def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p.
-
-    m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
-    round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
-    overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
-    """
+    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p."""
+    # m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
+    # round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
+    # overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
@@ -92,17 +87,13 @@ def sends_beside_rings(
     gradients_overlap: bool,
     sends_overlap: bool,
 ) -> Num:
-    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send.
-
-    ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
-    backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
-    micro-batch on its way back meet rings, and no send before them does. The ring that ends last, that of the first
-    stage, meets none, as the stage's last pass has no stage to send to. Where gradients do not overlap passes, a
-    stage's ring follows its last send, and under ZB-H1 its last W, which comes after.
-
-    ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. The sends that passes
-    hide follow the rings already (`step.sharded_times` takes the rings' time from the NIC).
-    """
+    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send."""
+    # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
+    # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
+    # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
+    # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
+    # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
+    # meet; hidden ones follow the rings already (`step_prediction.sharded_times` takes their time from the NIC).
     several = np.asarray(pipeline) > 1
     way = np.where(several, pipeline * virtual_stages - 1, 0)
     if zero_stage > 1:
@@ -112,13 +103,11 @@ def sends_beside_rings(
 
 
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak.
-
-    1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at most
-    v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m, p) on
-    every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for their W
-    only, which needs less of each (Qi 2023, section 2.3).
-    """
+    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak (Narayanan 2021; Qi 2023)."""
+    # 1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at
+    # most v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m,
+    # p) on every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for
+    # their W only, which needs less of each (Qi 2023, section 2.3).
     if schedule == "zb-h1":
         return np.minimum(micro_batches, pipeline + 0 * stage)
     plain = pipeline - stage
@@ -127,11 +116,9 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
 
 
 def larger_in_flight(pipeline: Num, micro_batches: Num, *, smaller_first: Num) -> Num:
-    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events.
-
-    A chunk keeps up to 2·p of them. The peak of a stage whose larger chunks come first has as many in each of those
-    that there is room for; where they come last, p in each, as the first chunks have the others then.
-    """
+    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events."""
+    # A chunk keeps up to 2·p. A stage whose larger chunks come first has as many in each of them that there is room for
+    # at its peak; where they come last, p in each, as the first chunks have the others then.
     return np.minimum(np.where(smaller_first, pipeline, 2 * np.asarray(pipeline)), micro_batches)
 
 
@@ -148,17 +135,14 @@ def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
 
 
 def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
-    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones.
-
-    Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
-    (transformer_config.py, overlap_moe_expert_parallel_comm).
-    """
+    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones."""
+    # Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
+    # (transformer_config.py, overlap_moe_expert_parallel_comm).
     return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)
 
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Tick = Callable[[], None]
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
@@ -169,109 +153,71 @@ def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False
 
 FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline
 SAME = 1e-12  # relative, by which shifts of a repeated round may differ
-MOST_FINISHED, MOST_ORDERS = 4096, 8  # kept
 TICK_WAVES = 512
 MANY_AT_ONCE = 16  # passes of a wave, from which arrays are faster than a loop
 
 
-def no_tick() -> None:
-    """Do nothing between the steps of a long computation."""
-
-
-def finish_seconds(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
-) -> float:
-    """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
-
-    Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
-    end as much later as those of the round before, so do all of the rounds between them and the last ones, since every
-    device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that shift.
-    `tick` is called now and then; what it raises ends the computation.
-    """
-    key = pipeline, micro_batches, forward, backward
-    if key not in _finished:
-        if len(_finished) >= MOST_FINISHED:
-            _finished.clear()
-        _finished[key] = _finish_seconds(*key, tick)
-    return _finished[key]
-
-
-def _finish_seconds(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], tick: Tick
-) -> float:
+@lru_cache(maxsize=4096)
+def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]) -> float:
+    """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends."""
+    # Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
+    # end as much later as those of the round before, so do all of the rounds between them and the last ones, since
+    # every device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that
+    # shift.
     rounds, few = micro_batches // pipeline, FEW_ROUNDS
     while few < rounds:
-        fewer = micro_batches - (rounds - few) * pipeline
-        finish, ends = run_passes(pipeline, fewer, forward, backward, tick=tick)
-        shift = _repeated_shift(ends, pipeline, few)
-        if shift is not None:
+        finish, ends = run_passes(pipeline, micro_batches - (rounds - few) * pipeline, forward, backward)
+        # A device warms up with at most (v + 1)/v rounds, so that it is in three at a time; as many at the end, in
+        # which it drains, are left aside, and the four before them must each end later by the same.
+        some = ends[:, (few - 7) * pipeline : (few - 3) * pipeline].reshape(len(ends), 4, pipeline)
+        shifts = np.diff(some, axis=1)
+        shift = float(shifts[0, 0, 0])
+        if np.all(np.abs(shifts - shift) <= SAME * float(some.max())):
             return finish + (rounds - few) * shift
         few *= 2
-    return run_passes(pipeline, micro_batches, forward, backward, tick=tick)[0]
-
-
-def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
-    """Return by how much a round ends later than the one before, where four in a row do by the same; else None.
-
-    A device warms up with at most (v + 1)/v rounds, so that it is in three rounds at a time; as many at the end are
-    left aside, in which it drains.
-    """
-    first = rounds - 7
-    some = ends[:, first * pipeline : (first + 4) * pipeline].reshape(len(ends), 4, pipeline)
-    shifts = np.diff(some, axis=1)
-    shift = float(shifts[0, 0, 0])
-    return shift if np.all(np.abs(shifts - shift) <= SAME * float(some.max())) else None
+    return run_passes(pipeline, micro_batches, forward, backward)[0]
 
 
 def run_passes(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]
 ) -> tuple[float, Floats]:
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
     Return when the last ends, and when each does: by place, forward then backward, and micro-batch. Rounds of p
-    micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with
-    2·(p-i-1) + (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time: what they expose is counted
-    apart.
+    micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with 2·(p-i-1) +
+    (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time.
     """
     v = len(forward)
-    order = _order(pipeline, micro_batches, v, tick)
-    if len(order.own) < MANY_AT_ONCE * len(order.starts):
-        ends = _run_one_by_one(order, (*forward, *backward), tick)
-        return float(ends.max()), ends.reshape(2 * pipeline * v, micro_batches)
-    seconds = np.array([*forward, *backward])[order.kind]
+    order = _order(pipeline, micro_batches, v)
     ends = np.zeros(len(order.own) + 1)  # the last entry, 0, is that of a pass that waits for nothing
-    for k, (a, b) in enumerate(pairwise(order.starts)):
-        if k % TICK_WAVES == 0:
-            tick()
-        ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + seconds[a:b]
+    if len(order.own) < MANY_AT_ONCE * len(order.starts):  # waves of so few passes that a loop is faster
+        seconds, known = (*forward, *backward), ends.tolist()
+        tick()
+        for own, before, need, other, kind in order.one_by_one:
+            start, second, third = known[before], known[need], known[other]
+            if second > start:  # noqa: PLR1730 - a call takes twice as long
+                start = second
+            if third > start:  # noqa: PLR1730
+                start = third
+            known[own] = start + seconds[kind]
+        ends = np.array(known)
+    else:
+        each = np.array([*forward, *backward])[order.kind]
+        for k, (a, b) in enumerate(pairwise(order.starts)):
+            if k % TICK_WAVES == 0:
+                tick()
+            ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + each[a:b]
     return float(ends.max()), ends[:-1].reshape(2 * pipeline * v, micro_batches)
-
-
-def _run_one_by_one(order: "PassOrder", seconds: tuple[float, ...], tick: Tick) -> Floats:
-    """Return when each pass ends, for waves of so few passes that arrays take longer than a loop."""
-    ends = [0.0] * (len(order.own) + 1)
-    tick()
-    for own, before, need, other, kind in order.one_by_one:
-        start, second, third = ends[before], ends[need], ends[other]
-        if second > start:  # noqa: PLR1730 - a call takes twice as long
-            start = second
-        if third > start:  # noqa: PLR1730
-            start = third
-        ends[own] = start + seconds[kind]
-    return np.array(ends[:-1])
 
 
 @dataclass(frozen=True)
 class PassOrder:
-    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only.
-
-    `waits`: of the pass before it on its device, and of its two inputs; `starts`: where each wave begins.
-    """
+    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only."""
 
     own: Ints
-    waits: Ints
+    waits: Ints  # for the pass before it on its device, and for its two inputs
     kind: Ints
-    starts: list[int]
+    starts: list[int]  # of waves
 
     @cached_property
     def one_by_one(self) -> list[tuple[int, ...]]:
@@ -279,20 +225,8 @@ class PassOrder:
         return list(zip(self.own.tolist(), *self.waits.tolist(), self.kind.tolist(), strict=True))
 
 
-_finished: dict[tuple[int, int, tuple[float, ...], tuple[float, ...]], float] = {}
-_orders: dict[tuple[int, int, int], PassOrder] = {}
-
-
-def _order(p: int, m: int, v: int, tick: Tick) -> PassOrder:
-    """Sort passes into waves, once for all of their seconds."""
-    if (p, m, v) not in _orders:
-        if len(_orders) >= MOST_ORDERS:
-            _orders.pop(next(iter(_orders)))
-        _orders[p, m, v] = _in_waves(p, m, v, tick)
-    return _orders[p, m, v]
-
-
-def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
+@lru_cache(maxsize=8)
+def _order(p: int, m: int, v: int) -> PassOrder:
     """Give each pass the wave behind the last of those that it waits for, device by device as far as is known."""
     none = 2 * p * v * m
     queues = []
@@ -324,10 +258,8 @@ def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
 
 
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
-    """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
-
-    Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
-    """
+    """List the passes of device i in order: their numbers, those that each waits for, and their kinds."""
+    # Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)
@@ -357,14 +289,12 @@ def excess_seconds(
     *,
     head: tuple[float, float] = (0.0, 0.0),
     smaller_first: bool = False,
-    tick: Tick = no_tick,
 ) -> float:
-    """Return the seconds that chunks of unequal work add to what equal ones would take.
+    """Return the seconds that chunks of unequal work add to m stages and the largest chunk on the other stages.
 
-    m stages and the largest chunk on the others. `passes`: seconds of a layer forward, backward, and recomputed.
-    Where every chunk has as much, nothing; with a short last round the closed form counts its waits already, and the
-    larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a stage, the smallest, and
-    fills it up to the largest.
+    `passes`: seconds of a layer forward, backward, and recomputed. With a short last round the closed form counts its
+    waits already, and the larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a
+    stage, the smallest, and fills it up to the largest.
     """
     pipeline, v, micro_batches = int(counts.pipeline), int(counts.virtual_stages), int(counts.micro_batches)
     ahead, back, recompute = passes
@@ -377,7 +307,7 @@ def excess_seconds(
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
     rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
-    finish = finish_seconds(pipeline, micro_batches, forward, backward, tick=tick)
+    finish = finish_seconds(pipeline, micro_batches, forward, backward)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 
 
@@ -390,13 +320,10 @@ def min_excess_seconds(
     layer_seconds: Num,
     recompute_seconds: Num,
 ) -> Num:
-    """Bound the excess of unequal chunks from below.
-
-    Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
-    first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short last
-    round loses is counted as micro-batches already (`schedule.effective_micro_batches`). A test compares it with the
-    order of events.
-    """
+    """Bound the excess of unequal chunks from below; a test compares it with the order of events."""
+    # Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
+    # first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short
+    # last round loses is counted as micro-batches already (`effective_micro_batches`).
     p, v, m, n, r = (np.asarray(x) for x in (pipeline, virtual_stages, micro_batches, layers, recomputed))
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds

@@ -81,10 +81,8 @@ def pipeline_bubble_seconds(
     send_seconds: Num,
     micro_batches: Num,
 ) -> Num:
-    """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`.
-
-    The passes share a stage's time as they share a layer's (`schedule.bubble_seconds`).
-    """
+    """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`."""
+    # The passes share a stage's time as they share a layer's.
     layer = sharded.layer_seconds
     forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
     chunk = stage_seconds / virtual_stages

@@ -1,14 +1,12 @@
 """The step of a layout in whole blocks of racks, and the prediction of one layout given in full.
 
-It is built from the parts of `step`; this module adds padded sequences, CP over racks, chunks of whole layers, and a
-queue between sites. The pipeline is timed as if every stage were as large as the largest and every chunk of the fill
-as the largest of its stage; the waits of unequal chunks are added, from the order of events. For equal stages and
-whole rounds of micro-batches this is the time of 1F1B.
+The pipeline is timed as if every stage were as large as the largest and every chunk of the fill as the largest of its
+stage; the waits of unequal chunks are added, from the order of events. For equal stages and whole rounds of
+micro-batches this is the time of 1F1B.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +25,7 @@ from planner.physics.training.collectives import (
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
-from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, head_seconds
+from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
@@ -37,17 +35,16 @@ from planner.plan.plan_sections import LayoutPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The inputs of a step that do not depend on its counts of stages, replicas and micro-batches.
+    """The inputs of a step that do not depend on its counts of stages, replicas and micro-batches; times in seconds.
 
-    They are the padded machine, the times in seconds, and the order of stages. `times` are those of a layer, `front`
-    those of a dense one at the front of a model with experts. Both include the exchange of CP over racks at the
-    transport's own slowdown, which is its whole slowdown under one leaf.
+    Times of layers include the exchange of CP over racks at the transport's own slowdown, which is its whole slowdown
+    under one leaf.
     """
 
-    machine: Machine
+    machine: Machine  # padded
     shape: LayerShape
     times: LayerTimes
-    front: LayerTimes
+    front: LayerTimes  # of a dense layer at the front of a model with experts
     head: float
     embedding: float
     context_nic: float
@@ -85,13 +82,13 @@ def pipeline_of(
 ) -> Pipeline:
     """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain.
 
-    `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes have those of
-    another.
+    `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
     """
     m = padded(machine, shape)
     times = front = layer_time.layer_times(m, shape, transport_slowdown)
     if front_layers(m.model):
-        fronts, dense = {} if fronts is None else fronts, layer_time.dense_shape(shape)
+        # A dense layer takes as long however many ranks divide the experts.
+        fronts, dense = {} if fronts is None else fronts, replace(shape, expert_parallel=min(shape.expert_parallel, 2))
         if dense not in fronts:
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
@@ -119,11 +116,9 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
-    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
-
-    Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The time
-    that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
-    """
+    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group."""
+    # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
+    # time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
     forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
@@ -138,12 +133,13 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
     """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
-    overlap = (v > 1) * float(x.machine.software.hides("sends"))
+    # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
+    hidden = (v > 1) * float(x.machine.software.hides("sends")) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
-    def chunk(size: Num) -> Num:
-        hidden = (size * sharded.free_forward_seconds, size * sharded.free_backward_seconds)
-        return layer_time.exposed_send_seconds(send, *hidden, overlap=overlap)
+    def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
+        windows = size * sharded.free_forward_seconds, size * sharded.free_backward_seconds
+        return 2 * (send - hidden) + sum(np.maximum(0.0, hidden - window) for window in windows)
 
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 
@@ -162,10 +158,8 @@ def front_seconds(x: Pipeline, stage: Num) -> Num:
 
 
 def least_layers(x: Pipeline) -> int:
-    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's.
-
-    Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
-    """
+    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's."""
+    # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
     return max(1, model.layers - math.ceil(spared / usual - 1e-9))
@@ -190,24 +184,15 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
 
 
 def excess_seconds(
-    x: Pipeline,
-    sharded: ShardedTimes,
-    counts: PipelineCounts,
-    layers: int,
-    recomputed: int,
-    *,
-    stage: int,
-    tick: schedule.Tick = schedule.no_tick,
+    x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
 ) -> float:
-    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events.
-
-    The last stage has the head in its last chunk, a third of it forward: one product of three.
-    """
+    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events."""
+    # The last stage has the head in its last chunk, a third of it forward: one product of three.
     last = stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(smaller_chunks_first(x.machine.model, stage))
-    return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first, tick=tick)
+    return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,24 +206,17 @@ class LayoutFibre:
 
 
 def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num:
-    """Compute the seconds that the last of `items` exchanges, which become ready at a spacing, waits for the others.
-
-    They share the links. Lindley's recursion (1952) with constant service and spacing: the n-th waits
-    (n-1)·max(0, service - spacing). Stages end their last backward pass one after another, one chunk's pass apart, and
-    an interleaved stage exchanges its chunks one by one.
-    """
+    """Compute the seconds that the last of `items` exchanges, ready at a spacing, waits for others (Lindley 1952)."""
+    # His recursion with constant service and spacing: the n-th waits (n-1)·max(0, service - spacing).
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
 def between_sites_seconds(
     x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
 ) -> Num:
-    """Compute the exposed seconds of the exchange of gradients between sites.
-
-    They are those of the stage that ends last, after the queue of all stages on the links. Every stage is taken as
-    large as the largest. It becomes ready one backward pass after the next stage; under interleaving its chunks do,
-    each with 1/v of its bytes, one chunk's pass apart.
-    """
+    """Compute the exposed seconds of the exchange of gradients between sites, of the stage that ends last."""
+    # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
+    # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:
         return 0.0
     gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline)
@@ -258,20 +236,16 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
 
 
 def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_stages: Num, max_layers: Num) -> Num:
-    """Compute the seconds that `met` sends on the critical path wait for rings between racks on their NICs and links.
-
-    In flight is the reduction of a layer's gradients, or all of a chunk's that its backward pass did not hide.
-    """
+    """Compute the seconds that `met` sends on the critical path wait for rings between racks on NICs and links."""
     if not np.any(np.asarray(met) > 0):
         return 0.0
-    m = x.machine
-    w, element = weights_of(m, x.shape), m.precision.gradient_bytes
-    one, two = (
-        layer_time.replica_exchange(m, x.shape, w, replace(group, slowdown=times * group.slowdown)).seconds(element)
-        for times in (1, 2)
-    )
+    m, w = x.machine, weights_of(x.machine, x.shape)
+    groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
+    exchanges = (layer_time.replica_exchange(m, x.shape, w, each) for each in groups)
+    one, two = (exchange.seconds(m.precision.gradient_bytes) for exchange in exchanges)
     ring = (two - one) / m.software.data_efficiency * (2 if x.zero_stage == 0 else 1)  # without steps inside a rack
     layers = np.maximum(1.0, max_layers / np.asarray(virtual_stages))
+    # In flight: a layer's gradients being reduced, or all of a chunk's that its backward pass did not hide.
     in_flight = exposed_tail_seconds(ring * layers, x.times.backward_seconds, layers)
     return met * wait_for_others(x.send_per_slowdown, group.slowdown, in_flight)
 
@@ -295,72 +269,67 @@ def once_parts(
     send: Num,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds that a step takes once.
-
-    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
-    ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings. Lower bounds take
-    both as if `alone`.
-    """
-    p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
+    """Compute the seconds that a step takes once, by part."""
+    # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
+    # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
+    p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
     m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
-    end = memory.end_copies(m.model, 0, p)
+    end, layers = memory.end_copies(m.model, 0, p), largest.layers
     # The stage that ends last is taken to be as large as the largest.
     overlapped = OverlappedPasses(
-        layers=largest.layers,
+        layers=layers,
         forward_seconds=x.times.forward_seconds,
         backward_seconds=x.times.backward_seconds,
         chunks=v,
         rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
     )
-    stage = {"layers": largest.layers, "ends": end, "zero_stage": x.zero_stage, "replicas": group.shards}
-    passes: dict[str, Any] = {"zero_stage": x.zero_stage, "overlapped": overlapped, "end": end}
-    tails = {
-        "data_parallel": layer_time.data_parallel_tail_seconds(m, s, w, group, **passes),
-        "optimizer": layer_time.optimizer_seconds(m.gpu, memory.gpu_state_bytes(m, s, w, **stage)),
+    tail = layer_time.data_parallel_tail_seconds(m, s, w, group, zero_stage=zero, passes=overlapped, end=end)
+    state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
+    waits: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
+    parts = {
+        "pipeline_bubble": step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
+        "data_parallel": tail,
+        "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
+        "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
+        "end_sharding": micro_batches * layer_time.end_sharding_seconds(m, s, w, zero, group, end=end),
     }
-    ready: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
-    fill = step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **ready)
-    between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=largest.layers)
-    ends = layer_time.end_sharding_seconds(m, s, w, x.zero_stage, group, end=end)
-    parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
-    if alone:
-        return parts
-    met = sends_beside_rings(x, p, v, micro_batches, group.racks)
-    return parts | {"ring_wait": ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=largest.layers)}
+    if not alone:
+        met = sends_beside_rings(x, p, v, micro_batches, group.racks)
+        parts["ring_wait"] = ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=layers)
+    return parts
 
 
 def step_breakdown(
     machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
 ) -> dict[str, float]:
-    """Compute the seconds of one step by part; the parts sum to the step.
-
-    The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
-    filling and draining take the largest chunk of any stage on every other stage.
-    """
+    """Compute the seconds of one step by part; the parts sum to the step."""
+    # The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
+    # filling and draining take the largest chunk of any stage on every other stage.
     x = pipeline_of_strategy(machine, c, strategy)
     group = replace(group or _group(machine, strategy), slowdown=c.allreduce_slowdown)
     sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
     counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
-    n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
+    n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
     waits = np.array([excess_seconds(x, sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
     front = np.array(front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
-    parts: dict[str, Num] = {}
-    for part, seconds in x.times.parts.items():
-        parts[part] = n * ((slow_layers - dense) * seconds + dense * x.front.parts[part])
+    usual = slow_layers - dense
+    parts: dict[str, Num] = {
+        part: n * (usual * seconds + dense * x.front.parts[part]) for part, seconds in x.times.parts.items()
+    }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
     sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
     if sites > 1 and c.wan_gbps is not None:
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
-    largest = LargestStage(layers=most, chunk_seconds=chunk)
+    largest = LargestStage(layers=int(layers.max()), chunk_seconds=chunk)
     parts |= once_parts(x, sharded, fibre, counts, group, largest=largest, send=send)
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
@@ -380,11 +349,9 @@ Figure = float | dict[str, float] | tuple[float, float]
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> dict[str, Figure]:
-    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics.
-
-    Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
-    the time on a clock goes into steps where failures count; else the workload says it.
-    """
+    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
+    # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
+    # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload = step.machine_of(instance), instance.workload
     wide = padded(m, strategy.shape)
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
@@ -427,16 +394,13 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
 
 
 def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
-    racks, shards = strategy.group_racks(m.rack.gpus), strategy.min_replicas
-    return ReplicaGroup(replicas_per_rack=strategy.replicas_per_rack, racks=racks, shards=shards)
+    return ReplicaGroup(strategy.replicas_per_rack, strategy.group_racks(m.rack.gpus), strategy.min_replicas)
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them.
-
-    A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a layer's
-    all-reduce and the exchange between sites overlap backward passes.
-    """
+    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
+    # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
+    # layer's all-reduce and the exchange between sites overlap backward passes.
     shape, group = strategy.shape, _group(m, strategy)
     x = pipeline_of_strategy(m, c, strategy)
     sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))

@@ -1,7 +1,6 @@
 """Work and size of a Transformer, dense or with routed experts, and its compute-optimal size for a FLOP budget.
 
-Weights are those of the matrices: biases, norms and the like are left out, as 12·L·h² does. The scaling laws are power
-laws through published points (Hoffmann 2022).
+Weights are those of the matrices: biases, norms and the like are left out, as 12·L·h² does.
 """
 
 import math
@@ -15,11 +14,9 @@ from planner.physics import Num
 
 
 def attention_parameters(model: Model) -> int:
-    """Return the weights of one layer's attention: the Q, K, V and output projections.
-
-    Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and to
-    the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
-    """
+    """Return the weights of one layer's attention: Q, K, V and output, or latent (arXiv 2412.19437, eqs. 1-11)."""
+    # Latent attention: hidden to the ranks of the queries and of the keys and values and
+    # to the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
     latent = model.latent_attention
     if latent is None:
         return 2 * model.hidden * model.head * (model.heads + model.kv)
@@ -45,22 +42,14 @@ def dense_layer_parameters(model: Model) -> int:
     return attention_parameters(model) + _ffn_weights(model, model.ffn_width)
 
 
-def layer_parameters(model: Model) -> int:
-    """Return the weights of one layer of the prevailing kind: with all experts where the model has any, else dense."""
-    return _layer_weights(model, 0 if model.experts is None else model.experts.count)
-
-
-def active_layer_parameters(model: Model) -> int:
-    """Return the weights that one token meets in a layer of the prevailing kind: its top-k of the routed experts."""
-    return _layer_weights(model, 0 if model.experts is None else model.experts.per_token)
-
-
-def _layer_weights(model: Model, experts: int) -> int:
-    """Return the weights of attention, shared experts, router and some experts (arXiv 2412.19437, eqs. 12-15)."""
+def layer_parameters(model: Model, *, active: bool = False) -> int:
+    """Return the weights of one layer of the prevailing kind, or the `active` ones: those that one token meets."""
+    # A dense layer, or attention, router, shared and routed experts (arXiv 2412.19437, eqs. 12-15).
     if model.experts is None:
         return dense_layer_parameters(model)
     shared = attention_parameters(model) + _ffn_weights(model, model.experts.shared_ffn)
-    return shared + model.hidden * model.experts.count + experts * expert_parameters(model)
+    routed = model.experts.per_token if active else model.experts.count
+    return shared + model.hidden * model.experts.count + routed * expert_parameters(model)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -68,27 +57,23 @@ def embedding_parameters(model: Model) -> int:
     return model.vocabulary * model.hidden
 
 
-def _over_layers(model: Model, moe_layer: int) -> int:
-    """Sum over all layers, given the figure of one with experts."""
+def _over_layers(model: Model, *, active: bool) -> int:
     dense = model.layers - model.moe_layers
-    return dense * dense_layer_parameters(model) + model.moe_layers * moe_layer
+    return dense * dense_layer_parameters(model) + model.moe_layers * layer_parameters(model, active=active)
 
 
 def total_parameters(model: Model) -> int:
     """Return all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
-    ends = 1 if model.tied_embeddings else 2
-    return _over_layers(model, layer_parameters(model)) + ends * embedding_parameters(model)
+    return _over_layers(model, active=False) + (1 if model.tied_embeddings else 2) * embedding_parameters(model)
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Return the weights that one token meets: its experts of each layer, and the head.
-
-    The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b) and
-    DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B) and
-    Kimi K2 (32.6B) come out with the `embedding` counted too; where it is tied to the head, it counts once.
-    """
+    """Return the weights that one token meets: its experts of each layer, the head, and the `embedding` if asked."""
+    # The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
+    # and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
+    # and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
     ends = 2 if embedding and not model.tied_embeddings else 1
-    return _over_layers(model, active_layer_parameters(model)) + ends * embedding_parameters(model)
+    return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
 
 def gemm_flop(parameters: Num, tokens: Num) -> Num:
@@ -99,14 +84,11 @@ def gemm_flop(parameters: Num, tokens: Num) -> Num:
 def attention_score_flop(
     model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None
 ) -> Num:
-    """Compute the forward FLOP of one layer's scores and their product with V.
-
-    Each position sees `window` tokens (None: all).
+    """Compute the forward FLOP of one layer's scores and their product with V, over a `window` of tokens (None: all).
 
     4·b·s²·a·head (Narayanan 2021); under latent attention scores are as wide as a head's query, nope and rope, and the
     product as its value (arXiv 2412.19437, eqs. 9-10). A causal kernel skips the masked half: s²/2 pairs of query and
-    key, or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2. A kernel that is not
-    causal skips nothing, inside the window or outside.
+    key, or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2; another skips nothing.
     """
     latent = model.latent_attention
     width = 2 * model.head if latent is None else latent.head_nope + latent.head_rope + latent.head_value
@@ -120,11 +102,9 @@ def attention_score_flop(
 
 
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention.
-
-    That is L·(24·b·s·h² + 4·b·s²·h) for the plain GPT (Narayanan 2021, appendix); tokens use their top-k experts only.
-    """
-    products = gemm_flop(_over_layers(model, active_layer_parameters(model)), micro_batch * sequence)
+    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention (Narayanan 2021, appendix)."""
+    # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT; tokens use their top-k experts only.
+    products = gemm_flop(_over_layers(model, active=True), micro_batch * sequence)
     full = attention_score_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
         return products + model.layers * full
@@ -171,11 +151,9 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
 def parametric_optimal_parameters(
     budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
 ) -> Num:
-    """Compute the parameters N that minimise the loss E + A/N^alpha + B/D^beta under 6·N·D = C.
-
-    N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
-    2022, eqs. 4 and 10).
-    """
+    """Compute the parameters N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C (Hoffmann 2022, eqs. 4, 10)."""
+    # N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
+    # 2022, eqs. 4 and 10).
     return (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * (budget / 6) ** (beta / (alpha + beta))
 
 

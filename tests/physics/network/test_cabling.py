@@ -204,12 +204,10 @@ def test_lengths_of_four_tiers_by_hand() -> None:
 
 def test_floor_is_nearly_square() -> None:
     places = Places(Floor(rack_pitch_m=1, row_pitch_m=4), 100)
-    assert places.racks_per_row == 20
-    middle = places.middle(np.array([0, 20]), np.array([40, 25]))
-    assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0]]
+    middle = places.middle(np.array([0, 20, 19]), np.array([40, 25, 20]))
+    assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0], [19.0, 0.0]]
     shared = Places(places.floor.replaced(hosts_per_rack=4), 400)
-    assert shared.racks_per_row == 20
-    assert shared.middle(np.array([0, 79]), np.array([4, 80])).tolist() == [[0.0, 0.0], [19.0, 0.0]]
+    assert shared.middle(np.array([0, 79, 80]), np.array([4, 80, 84])).tolist() == [[0.0, 0.0], [19.0, 0.0], [0.0, 4.0]]
 
 
 @each(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])

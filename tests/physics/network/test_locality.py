@@ -44,7 +44,7 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
         transport.share_leaving(drawn, block, wrap=wrap),
         transport.allreduces_leaving(drawn, block),
         transport.groups_split(drawn, block),
-        transport.extra_fragments(drawn, block),
+        transport.locality(drawn, leaf_domain_racks=block, domains_per_pod=1, wrap=wrap).extra_pieces,
     )
     assert found == by_loops(drawn, block, wrap)
 

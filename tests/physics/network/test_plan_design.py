@@ -55,11 +55,10 @@ def test_a_stated_fabric_is_its_design(d: Design) -> None:
     port_gbps = boxes_of(d)[0].port_gbps
     d = dataclasses.replace(d, nic_gbps=port_gbps / d.split, link_gbps=port_gbps)
     f, _ = stated(d, family)
-    n = network().replaced(spares=Spares(share=0.2), group_routing=routing)
+    switches = tuple({s.name: s for s in boxes_of(d)}.values())
+    n = network(switches=switches).replaced(spares=Spares(share=0.2), group_routing=routing)
     assert f.models == tuple(s.name for s in boxes_of(d))
-    switches = {s.name: s for s in boxes_of(d)}
-    nic = d.nic_gbps * d.lanes * 1e9 / 8
-    found = design_of(f, d.racks, switches=switches, gpus=d.gpus_per_rack, network=n, nic_bytes_per_second=nic)
+    found = design_of(f, d.racks, d.gpus_per_rack, n, d.nic_gbps * d.lanes * 1e9 / 8)
     assert found == dataclasses.replace(d, nic_gbps=pytest.approx(d.nic_gbps))
     assert design_fault(f, d.racks) is None
     tiers = [(t.name, t.switches) for t in f.tiers]

@@ -20,8 +20,6 @@ from planner.physics.network.fabric_designs import (
     flat_usd,
     lay,
     lengths,
-    min_endpoint_mw,
-    min_endpoint_usd,
     min_fabric_mw,
     min_fabric_usd,
     switch_counts,
@@ -120,10 +118,11 @@ def test_the_bill_is_that_of_every_switch_and_cable(d: Design, media: tuple, wat
 @settings(deadline=None)
 @given(st.one_of(wirable(), dragonflies()), MEDIA)
 def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> None:
-    n, s = network(*media), box(d.ports)
+    s = box(d.ports)
+    n = network(*media, switches=(s,))
     found = bill(n, s, d)
-    assert found.usd >= d.endpoint_links * min_endpoint_usd(n, s) * (1 - 1e-9)
-    assert found.mw >= d.endpoint_links * min_endpoint_mw(n, s) * (1 - 1e-9)
+    assert found.usd >= d.endpoint_links * min_fabric_usd(n) * (1 - 1e-9)
+    assert found.mw >= d.endpoint_links * min_fabric_mw(n) * (1 - 1e-9)
 
 
 @each("factor", [0.25, 4.0])
@@ -134,16 +133,17 @@ def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float
     # 1.5·0.25·19 + 1013/32 watts. With a dear split the bound takes the whole port's link and the split port's share
     # of the box, which no design has at once. By length it leaves out the watts of a link, which copper does not
     # take.
-    n, s = network(*media), box(breakout_link_factor=factor)
+    s = box(breakout_link_factor=factor)
+    n = network(*media, switches=(s,))
     each = medium(n, 2.0) if media else kind(n, gpu=True)
     link = 1.5 * min(factor, 1) * (each[0] + 5 * each[1])
-    assert min_endpoint_usd(n, s) == pytest.approx(link + (7001 + 1013 * 5) / 32)
+    assert min_fabric_usd(n) == pytest.approx(link + (7001 + 1013 * 5) / 32)
     watts = 1013 / 32 + (0 if media else 1.5 * min(factor, 1) * 19)
-    assert min_endpoint_mw(n, s) * 1e6 == pytest.approx(watts)
+    assert min_fabric_mw(n) * 1e6 == pytest.approx(watts)
     full = Design(ports=8, rails=32, racks=1, leaf_down=32, split=4)
     if factor < 1:
         assert not unwirable(full, cross_rail=True)
-        assert bill(n, s, full).usd == pytest.approx(32 * min_endpoint_usd(n, s))
+        assert bill(n, s, full).usd == pytest.approx(32 * min_fabric_usd(n))
         assert bill(n, s, full).mw * 1e6 == pytest.approx(32 * watts + (12 * each[1] if media else 0))
 
 

@@ -131,8 +131,11 @@ def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int
 
 
 def test_a_context_rank_has_the_logits_of_its_own_tokens() -> None:
-    """A rank of CP 8 has the logits of an eighth of the tokens, in FP32, over its part of the vocabulary."""
-    assert memory.logits_bytes(GPT22, 4096, 2, 4 * 8) == 4 * (2 * 4096 // 8) * (51200 // 4)
+    """A rank of CP 8 has the logits of an eighth of the tokens over its part of the vocabulary; unfused, in FP32."""
+    m, s = replace(machine(GPT22, logit_memory_bytes=None), sequence=4096), shape(4, b=2, c=8)
+    m, fused = (replace(m, software=m.software.replaced(fused_loss=fused)) for fused in (False, True))
+    bits_16 = memory.head_bytes(m, s, weights_of(m, s)) - memory.head_bytes(fused, s, weights_of(m, s))
+    assert bits_16 == 2 * (2 * 4096 // 8) * (51200 // 4)
 
 
 def test_tensors_kept_of_latent_attention() -> None:

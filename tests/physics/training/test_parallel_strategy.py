@@ -82,6 +82,10 @@ def test_replicas_of_a_site_fill_racks() -> None:
     experts = replace(wide, tensor_parallel=4, context_parallel=1, expert_parallel=8)
     assert (experts.unit_racks(4), experts.site_group_racks(3, 4)) == (2, 4)
     assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
+    # 721 replicas at 7 a rack are 103 racks, one more takes another.
+    for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
+        single = replace(wide, tensor_parallel=1, context_parallel=1, replicas_per_rack=per_rack)
+        assert single.site_group_racks(replicas, 72) == racks
 
 
 @each(("layers", "stages", "each"), [

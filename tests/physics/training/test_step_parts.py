@@ -159,7 +159,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     tail = layer_time.data_parallel_tail_seconds(
         x.m, s.shape, weights_of(x.m, s.shape),
         ReplicaGroup(s.replicas_per_rack, s.group_racks(8), slowdown=c.allreduce_slowdown),
-        zero_stage=s.zero_stage, overlapped=overlapped, end=both,
+        zero_stage=s.zero_stage, passes=overlapped, end=both,
     )  # fmt: skip
     assert found["data_parallel"] == pytest.approx(float(tail))
 

@@ -14,6 +14,7 @@ from test_schedule import Pass, interleaved
 from training_toys import accelerator, layout, machine_of, shape
 
 from planner.instance.workload import Experts, Model
+from planner.physics import ticking
 from planner.physics.training import parallel_strategy, schedule, step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import (
@@ -161,15 +162,16 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
     calls: list[int] = []
     many = pipeline, 500, (1.0,), (2.0,)
     schedule.run_passes(*many)  # sorts the passes, which ticks too, and keeps their order
-    schedule.run_passes(*many, tick=lambda: calls.append(1))
-    waves = len(schedule._order(pipeline, 500, 1, schedule.no_tick).starts) - 1
+    with ticking(lambda: calls.append(1)):
+        schedule.run_passes(*many)
+    waves = len(schedule._order(pipeline, 500, 1).starts) - 1
     assert waves >= 1000 and len(calls) == (-(-waves // 512) if pipeline == 32 else 1)
 
     def stop() -> None:
         raise StopError
 
-    with pytest.raises(StopError):
-        schedule.run_passes(*many, tick=stop)
+    with pytest.raises(StopError), ticking(stop):
+        schedule.run_passes(*many)
 
 
 @each(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])

@@ -77,7 +77,7 @@ def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
     assert (
         tf.layer_parameters(LLAMA)
         == tf.dense_layer_parameters(LLAMA)
-        == tf.active_layer_parameters(LLAMA)
+        == tf.layer_parameters(LLAMA, active=True)
         == 855_638_016
     )
     layer = tf.gemm_flop(855_638_016, 2 * 4096) + tf.attention_score_flop(LLAMA, 4096, 2)
@@ -97,7 +97,7 @@ def test_experts_by_hand() -> None:
     assert tf.attention_parameters(MIXED) == 144
     assert tf.expert_parameters(MIXED) == 36
     assert tf.layer_parameters(MIXED) == 144 + 24 + 60 + 4 * 36
-    assert tf.active_layer_parameters(MIXED) == 144 + 24 + 60 + 2 * 36
+    assert tf.layer_parameters(MIXED, active=True) == 144 + 24 + 60 + 2 * 36
     assert tf.dense_layer_parameters(MIXED) == 144 + 2 * 6 * 10
     assert tf.total_parameters(MIXED) == 2 * 264 + 3 * 372 + 66
     assert tf.active_parameters(MIXED) == 2 * 264 + 3 * 300 + 66
@@ -186,7 +186,7 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     assert 2 * model.window_layers == model.layers
     pairs = 128 * 8192 - 128 * 127 // 2
     assert tf.attention_score_flop(model, 8192, 1, window=model.window) == pairs * 4 * 64 * 64
-    scores = tf.layers_forward_flop(model, 8192, 1) - 2 * 8192 * 36 * tf.active_layer_parameters(model)
+    scores = tf.layers_forward_flop(model, 8192, 1) - 2 * 8192 * 36 * tf.layer_parameters(model, active=True)
     assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
 
 
