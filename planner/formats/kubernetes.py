@@ -56,18 +56,20 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
 )
 _TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
 
-Labelled = tuple[str, str, dict[str, str]]
-
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
     """Read the topology by `keys` or a known family of labels; a node has all of them or (a control plane) none."""
-    nodes: list[Labelled] = []
-    for where, item in _items(data, source):
-        name = _name(item, source, where)
+    nodes = []
+    for where, name, item in _items(data, source):
         labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
         nodes.append((where, name, {key: value for key, value in labels.items() if isinstance(value, str) and value}))
-    keys = tuple(keys) or _family(nodes)
-    keys = tuple(key for key in keys if any(key in labels for _, _, labels in nodes))
+    carried = {key for _, _, labels in nodes for key in labels}
+    if not keys:  # topograph's tiers of any depth, else the family of which most keys are carried
+        tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
+        keys = [TIER.format(number) for number in tiers] or max(
+            FAMILIES, key=lambda own: len(carried.intersection(own))
+        )
+    keys = [key for key in keys if key in carried]
     if not keys:
         known = ", ".join(family[0] for family in FAMILIES)
         raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
@@ -87,8 +89,7 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
 def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes that take pods, and those that take none: cordoned, or not Ready."""
     names, down = set(), set()
-    for where, item in _items(data, source):
-        name = _name(item, source, where)
+    for where, name, item in _items(data, source):
         names.add(name)
         spec = _object(item, "spec", f"{source}: {where}")
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
@@ -102,7 +103,8 @@ def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], f
     return frozenset(names - down), frozenset(down)
 
 
-def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the place, the name and the data of each node."""
     items = data.get("items")
     if not isinstance(items, list) or not items:
         remedy = "give what `kubectl get nodes -o json` prints"
@@ -110,15 +112,11 @@ def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str
     for i, item in enumerate(items):
         if not isinstance(item, dict) or item.get("kind", "Node") != "Node":
             raise InputError(f"{source}: items[{i}]: must be a Node (is {shown(item)})")
-        yield f"items[{i}]", item
-
-
-def _name(item: Mapping[str, Any], source: str, where: str) -> str:
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{source}: {where}.metadata.name: must be a node's name (is {shown(name)})")
-    return name
+        metadata = item.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{source}: items[{i}].metadata.name: must be a node's name (is {shown(name)})")
+        yield f"items[{i}]", name, item
 
 
 def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -126,15 +124,6 @@ def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")
     return value or {}
-
-
-def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
-    """Return the keys to read by: topograph's tiers of any depth, else the family of which most keys are carried."""
-    carried = {key for _, _, labels in nodes for key in labels}
-    tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
-    if tiers:
-        return tuple(TIER.format(number) for number in tiers)
-    return max(FAMILIES, key=lambda family: sum(key in carried for key in family))
 
 
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
@@ -189,8 +178,26 @@ API = "kueue.x-k8s.io/v1beta2"
 
 def kueue_job(placed: PlacedJob) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
-    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
-    flavor = {"nodeLabels": {JOB: label(placed.job, "job")}, "topologyName": f"{name}-ranks"}
+    name, job_label, per_node = object_name(placed.job, "job"), label(placed.job, "job"), placed.gpus_per_node
+    rank = {node: i for i, node in enumerate(placed.nodes)}
+    groups = sorted(placed.groups, key=lambda own: min((rank[x] for x in own.nodes if x in rank), default=len(rank)))
+    place = {node: i for i, group in enumerate(groups) for node in group.nodes}
+    # Each group in one domain where all are as large and, one after another, the rank order; else pods on any node.
+    in_order = [node for group in groups for node in group.nodes] == list(placed.nodes)
+    sizes = {len(group.nodes) for group in groups}
+    annotations = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    if in_order and len(sizes) == 1:
+        annotations = {
+            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
+            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
+        }
+    # Numbers are padded, for they are sorted as text.
+    width_group, width_rank = len(str(max(len(groups) - 1, 0))), len(str(len(rank) - 1))
+    labelled = []
+    for i, node in enumerate(placed.nodes):
+        ranks = {GROUP: f"{place.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
+        labelled.append(_node_object(node, {JOB: job_label} | ranks))
+    flavor = {"nodeLabels": {JOB: job_label}, "topologyName": f"{name}-ranks"}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -200,7 +207,7 @@ def kueue_job(placed: PlacedJob) -> str:
             "completionMode": "Indexed",
             "completions": len(placed.nodes),
             "parallelism": len(placed.nodes),
-            "template": {"metadata": {"annotations": annotations(placed)}, "spec": pod(per_node)},
+            "template": {"metadata": {"annotations": annotations}, "spec": pod(per_node)},
         },
     }
     comment = (
@@ -208,41 +215,12 @@ def kueue_job(placed: PlacedJob) -> str:
         f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
         "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
     )
-    return documents(
-        comment,
-        [
-            *_rank_labels(placed),
-            _topology_object(f"{name}-ranks", [GROUP, RANK] if consecutive(placed) else [RANK]),
-            {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor},
-            job,
-        ],
-    )
+    ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
+    flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
+    return documents(comment, [*labelled, ranks_by_node, flavor_object, job])
 
 
-def annotations(placed: PlacedJob) -> dict[str, str]:
-    """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
-    sizes = {len(group.nodes) for group in placed.groups}
-    if len(sizes) == 1 and consecutive(placed):
-        return {
-            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
-            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
-        }
-    return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
-
-
-def consecutive(placed: PlacedJob) -> bool:
-    """Return whether the groups, one after another by their first ranks, are the rank order."""
-    return [node for group in _by_first_rank(placed) for node in group.nodes] == list(placed.nodes)
-
-
-def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
-    rank = {node: i for i, node in enumerate(placed.nodes)}
-    return sorted(
-        placed.groups, key=lambda group: min((rank[node] for node in group.nodes if node in rank), default=len(rank))
-    )
-
-
-def kueue_topology(topology: Topology, name: str = "fabric") -> str:
+def kueue_topology(topology: Topology) -> str:
     """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
     domain = {node: label(block.name, "block") for block in topology.blocks for node in block.nodes}
     labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
@@ -259,17 +237,8 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
         }
         labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
-    objects = [_topology_object(name, [*levels, HOSTNAME]), *labelled]
+    objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
     return documents("Apply with kubectl apply --server-side -f.", objects)
-
-
-def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
-    """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
-    group = {node: i for i, group in enumerate(_by_first_rank(placed)) for node in group.nodes}
-    width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
-    for i, node in enumerate(placed.nodes):
-        ranks = {GROUP: f"{group.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
-        yield _node_object(node, {JOB: label(placed.job, "job")} | ranks)
 
 
 def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -312,19 +281,26 @@ def volcano_job(placed: PlacedJob, topology: Topology) -> str:
     """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
+    # The lowest switch above all nodes of the job; leaves are of tier 1.
+    _require_tree(topology)
+    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
+    used = {leaf[node] for node in placed.nodes}
+    shared = Counter(switch for name in used for switch in above[name])
+    lowest = 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
+    tasks = []
+    for i, group in enumerate(groups):
+        # The affinity binds a group's pods to its nodes; that no two share a node follows from their GPUs alone.
+        expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in group.nodes]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        template = {"spec": {**pod(per_node), "affinity": affinity}}
+        tasks.append({"name": f"group-{i}", "replicas": len(group.nodes), "template": template})
     spec = {
         "schedulerName": "volcano",
         "queue": QUEUE,
         "minAvailable": len(placed.nodes),
-        "networkTopology": {"mode": "hard", "highestTierAllowed": lowest_common_tier(placed, topology)},
-        "tasks": [
-            {
-                "name": f"group-{i}",
-                "replicas": len(group.nodes),
-                "template": {"spec": {**pod(per_node), "affinity": _on(group)}},
-            }
-            for i, group in enumerate(groups)
-        ],
+        "networkTopology": {"mode": "hard", "highestTierAllowed": lowest},
+        "tasks": tasks,
     }
     comment = (
         f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
@@ -333,22 +309,6 @@ def volcano_job(placed: PlacedJob, topology: Topology) -> str:
     return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 
-def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
-    """Return the tier of the lowest switch above all nodes of the job, leaves being 1."""
-    _require_tree(topology)
-    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
-    used = {leaf[node] for node in placed.nodes}
-    shared = Counter(switch for name in used for switch in above[name])
-    return 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
-
-
 def _require_tree(topology: Topology) -> None:
     if topology.kind != "tree":
         raise InputError("volcano: HyperNodes are switches, and the cluster has blocks alone; give its tree")
-
-
-def _on(group: RankGroup) -> dict[str, Any]:
-    """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
-    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in group.nodes]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

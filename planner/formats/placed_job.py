@@ -83,7 +83,6 @@ def read_placement(running: Path) -> Placement:
 
 
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
-HOSTFILE = "{job}.hostfile"
 
 
 def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
@@ -104,26 +103,17 @@ def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> lis
 
     InputError if the list is too long for one argument.
     """
-    segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
+    nodes, segment = set(placed.nodes), None
+    if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):
+        nodes = {node for block in topology.blocks for node in block.nodes} - nodes
     # -w sorts the nodes anyway, and in the order of their names they take the fewest bytes.
-    listed = fold_names(sorted(placed.nodes, key=natural))
-    if segment and topology is not None:
-        own = set(placed.nodes)
-        listed = fold_names(
-            sorted((node for block in topology.blocks for node in block.nodes if node not in own), key=natural)
-        )
+    listed = fold_names(sorted(nodes, key=natural))
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
-        limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
-        raise InputError(
-            f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, {limit}; "
-            "split the job, or number nodes so that they fold"
-        )
-    start = [
-        f"--job-name={placed.job}",
-        f"-N{len(placed.nodes)}",
-        f"--ntasks-per-node={placed.gpus_per_node}",
-        "--exclusive",
-    ]
+        problem = f"takes {len(listed.encode()):,} bytes, more than the {MAX_ARGUMENT_BYTES:,} of one argument"
+        remedy = "split the job, or number nodes so that they fold"
+        raise InputError(f"the node list of {placed.job!r} {problem}; {remedy}")
+    count, per_node = f"-N{len(placed.nodes)}", f"--ntasks-per-node={placed.gpus_per_node}"
+    start = [f"--job-name={placed.job}", count, per_node, "--exclusive"]
     if segment:
         return [*start, f"--segment={segment}", *(["-x", listed] if listed else [])]
     return [*start, "-w", listed]
@@ -140,8 +130,7 @@ def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
     # hostfile.
     if topology is not None and topology.kind == "block":
         return f"srun -N{len(placed.nodes)} -n{placed.ranks}"
-    line = f"srun -n{placed.ranks} -m arbitrary"
-    return f"SLURM_HOSTFILE={shlex.quote(HOSTFILE.format(job=placed.job))} {line}"
+    return f"SLURM_HOSTFILE={shlex.quote(f'{placed.job}.hostfile')} srun -n{placed.ranks} -m arbitrary"
 
 
 def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
@@ -186,16 +175,6 @@ def rankfile(placed: PlacedJob) -> str:
         for i, node in enumerate(placed.nodes)
         for slot in range(per_node)
     )
-
-
-def rankfile_line(placed: PlacedJob, file: str) -> str:
-    """Return the line that starts the ranks by the rankfile (--map-by rankfile:file= since 5.0, --rankfile before)."""
-    return f"mpirun -np {placed.ranks} --map-by rankfile:file={shlex.quote(file)}"
-
-
-def hostfile_line(placed: PlacedJob, file: str) -> str:
-    """Return the line that starts ranks in the hostfile's order: by seq alone (since 5.0), else they are slots."""
-    return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"
 
 
 PORT = 29_500  # torchrun's own, unless MASTER_PORT is set

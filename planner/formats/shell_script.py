@@ -161,8 +161,12 @@ class Script:
         ]
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
-        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot."""
-        words = self.assignments(name)
+        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot.
+
+        To assign its own text with more added gives no other value; arithmetic on it does.
+        """
+        adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
+        words = [word for word in self.assigned.get(name, ()) if not adds.match(self.text[word.start : word.end])]
         branch = any(word.branch for word in ([holding] if holding else words))
         if not branch and (len(words) < 2 or holding not in (None, *words)):
             return ""
@@ -173,11 +177,6 @@ class Script:
         """Return the lines of offsets in words."""
         lines = sorted({self.line(offset) for offset in offsets})
         return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
-
-    def assignments(self, name: str) -> list[Word]:
-        """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
-        adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
-        return [word for word in self.assigned.get(name, ()) if not adds.match(self.text[word.start : word.end])]
 
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""

@@ -31,8 +31,8 @@ Pairs = dict[str, str]
 def read_conf(text: str, source: str) -> Topology:
     """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
     rows = _ConfRows(topology_rows.Hostlists(source))
-    for number, line in _lines(text):
-        rows.add(_line_pairs(line, source, f"line {number}"), f"line {number}")
+    for where, line in _lines(text):
+        rows.add(_line_pairs(line, source, where), where)
     sizes, sizes_where = rows.block_sizes()
     if rows.switches and (rows.blocks or sizes):
         where = rows.blocks[0].where if rows.blocks else sizes_where
@@ -68,12 +68,15 @@ class _ConfRows:
     def add(self, pairs: Pairs, where: str) -> None:
         """Read a line."""
         source = self.hostlists.source
+
+        def hosts(key: str) -> tuple[str, ...]:
+            return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
+
         if "SwitchName" in pairs:
             if pairs.pop("Level", None) is not None:
                 self.printed.add(pairs["SwitchName"])
             name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-            nodes, children = (self._hosts(pairs, key, where) for key in ("Nodes", "Switches"))
-            self.switches.append(topology_rows.SwitchRow(where, name, nodes, children))
+            self.switches.append(topology_rows.SwitchRow(where, name, hosts("Nodes"), hosts("Switches")))
         elif "BlockName" in pairs or "AggregatedBlock" in pairs:
             if "BlockSize" in pairs:
                 for size in _sizes(pairs.pop("BlockSize"), source, where):
@@ -81,7 +84,7 @@ class _ConfRows:
             if "BlockName" in pairs:
                 pairs.pop("BlockIndex", None)
                 name = _own(pairs, "BlockName", ("Nodes",), source, where)
-                self.blocks.append(topology_rows.BlockRow(where, name, self._hosts(pairs, "Nodes", where)))
+                self.blocks.append(topology_rows.BlockRow(where, name, hosts("Nodes")))
         elif pairs.keys() == {"BlockSizes"}:
             if self.sizes:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
@@ -89,9 +92,6 @@ class _ConfRows:
         else:
             key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
             raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
-
-    def _hosts(self, pairs: Pairs, key: str, where: str) -> tuple[str, ...]:
-        return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
 
     def block_sizes(self) -> tuple[list[int], str]:
         """Return the sizes of aggregated blocks, and their place in the file."""
@@ -103,19 +103,17 @@ class _ConfRows:
         return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return logical lines with the number of their first: comments gone, a backslash at the end joins the next."""
-    joined, first = "", 0
-    for number, raw in enumerate(text.split("\n"), 1):
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield logical lines with the place of their first: comments gone, a backslash at the end joins the next."""
+    lines, joined, first = text.split("\n"), "", 0
+    for number, raw in enumerate(lines, 1):
         line = raw.partition("#")[0].rstrip()
         first = first or number
         joined += line.removesuffix("\\")
-        if not line.endswith("\\"):
+        if not line.endswith("\\") or number == len(lines):
             if joined.strip():
-                yield first, joined
+                yield f"line {first}", joined
             joined, first = "", 0
-    if joined.strip():
-        yield first, joined
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:
@@ -159,13 +157,12 @@ def write_conf(topology: Topology) -> str:
         lines = [f"BlockName={block.name} Nodes={fold_names(block.nodes)}" for block in topology.blocks]
         if topology.block_sizes:
             lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
-        return "\n".join(lines) + "\n"
-    children = topology_rows.children_of(topology)
-    below = (
-        f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
-        for box in topology.switches
-    )
-    return "".join(f"SwitchName={box.name} {own}\n" for box, own in zip(topology.switches, below, strict=True))
+    else:
+        children, lines = topology_rows.children_of(topology), []
+        for box in topology.switches:
+            own = f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
+            lines.append(f"SwitchName={box.name} {own}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 TREE, BLOCKS = "fabric", "blocks"
@@ -345,29 +342,18 @@ def read_states(path: str | Path) -> NodeStates:
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
-    known = known_nodes(topology)
-    require_known(states.free | states.taken, topology, source)
-    return states.replaced(down=states.down | (known - states.free - states.busy))
-
-
-def require_known(names: Iterable[str], topology: Topology, source: str) -> None:
-    """Refuse names that are no node of the topology."""
-    known = known_nodes(topology)
-    strange = sorted(set(names) - known)
+    groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
+    known = frozenset(node for nodes in groups for node in nodes)
+    strange = sorted((states.free | states.taken) - known)
     if strange:
         are = "is no node" if len(strange) == 1 else "are no nodes"
         listed = topology_rows.some([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
-
-
-def known_nodes(topology: Topology) -> frozenset[str]:
-    """Return every node of a topology."""
-    groups = [group.nodes for group in topology.switches] + [group.nodes for group in topology.blocks]
-    return frozenset(node for nodes in groups for node in nodes)
+    return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
 def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
-    worst: dict[str, int] = {}
+    worst = dict[str, int]()
     for name, state in states:
         worst[name] = max(state, worst.get(name, FREE))
     kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
