@@ -249,20 +249,22 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
     columns = {key: table.need(*names) for key, names in required.items()}
-    units = None if generators is None else _units(generators)
-    capacity = table.need(*CAPACITY) if units is None else None
+    units, capacity = defaultdict[str, list[float]](list), None if generators else table.need(*CAPACITY)
+    if generators is not None:
+        plant_of, rating = generators.need(*ID), generators.need(*CAPACITY)
+        for row in generators.rows:
+            units[row.text(plant_of)].append(row.number(rating, low=0))
     state, region = table.find(*STATE), table.find(*REGION)
     plants = []
     for name, row in sorted(by_name(table.rows, columns["id"], "plant").items()):
-        mine = [] if units is None else units.get(name, [])
         plant = Plant(
             id=name,
             name=row.text(columns["name"]),
             state=row.cells[state] if state else "",
             latitude=row.number(columns["lat"], low=-90, high=90),
             longitude=row.number(columns["lon"], low=-180, high=180),
-            mw=row.number(capacity, low=0) if capacity else sum(mine),
-            largest_unit_mw=max(mine, default=None),
+            mw=row.number(capacity, low=0) if capacity else sum(units[name]),
+            largest_unit_mw=max(units[name], default=None),
             authority=row.cells[columns["ba"]],
             region=row.cells[region] if region else "",
         )
@@ -270,14 +272,6 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
     return plants
-
-
-def _units(table: CsvTable) -> dict[str, list[float]]:
-    plant, capacity = table.need(*ID), table.need(*CAPACITY)
-    units: defaultdict[str, list[float]] = defaultdict(list)
-    for row in table.rows:
-        units[row.text(plant)].append(row.number(capacity, low=0))
-    return units
 
 
 def read_peaks(table: CsvTable) -> dict[str, float]:
@@ -299,14 +293,20 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
     lost = [plant.mw for plant in listed if not plant.authority]
     peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
-    areas = interconnections(plants)
+    # The synchronous area of an authority is that of the NERC region with most of its capacity.
+    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for plant in plants:
+        mw[plant.authority][plant.region] += plant.mw
+    authorities = []
+    for authority, regions in sorted(mw.items()):
+        known = sorted((-own_mw, region) for region, own_mw in regions.items() if region)
+        area = AREAS.get(known[0][1], "eastern") if known else None
+        authorities.append(DraftAuthority(id=authority, interconnection=area, peak_mw=peaks.get(authority)))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(
-            DraftAuthority(id=x, interconnection=area, peak_mw=peaks.get(x)) for x, area in areas.items()
-        ),
+        authorities=tuple(authorities),
         notes=(
             f"{len(plants):,} plants in {place}",
             *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
@@ -323,18 +323,6 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
         points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
         for indices in groups(points, [plant.mw for plant in own], radius_km):
             yield [own[index] for index in indices]
-
-
-def interconnections(plants: list[Plant]) -> dict[str, str | None]:
-    """Return the synchronous area of each authority: that of the NERC region with most of its capacity."""
-    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for plant in plants:
-        mw[plant.authority][plant.region] += plant.mw
-    areas: dict[str, str | None] = {}
-    for authority, regions in sorted(mw.items()):
-        known = sorted((-mw, region) for region, mw in regions.items() if region)
-        areas[authority] = AREAS.get(known[0][1], "eastern") if known else None
-    return areas
 
 
 def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
@@ -364,7 +352,7 @@ SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones a
 
 
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read zones and interfaces; authorities are the planning groups."""
+    """Read zones and interfaces; planning groups are taken as balancing authorities."""
     zones = _zones(tables["zones"])
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
     notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
@@ -384,13 +372,13 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     elif "peaks" in tables:
         problem = "peaks of balancing authorities reach zones by way of their plants"
         raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
-    areas = {authority(row): row.text("interconnect") for row in zones.values()}
+    areas = {row.text("planning_group"): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(
             DraftNode(
                 id=row.text("zone"),
-                authority=authority(row),
+                authority=row.text("planning_group"),
                 latitude=row.number("lat", low=-90, high=90),
                 longitude=row.number("lon", low=-180, high=180),
                 installed_mw=None if installed is None else installed[zone],
@@ -407,16 +395,11 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     )
 
 
-def authority(row: CsvRow) -> str:
-    """Return the planning group of a zone, which is taken as its balancing authority."""
-    return row.text("planning_group")
-
-
 def _zones(table: CsvTable) -> dict[str, CsvRow]:
     table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
     zones, area = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
     for row in table.rows:
-        first = area.setdefault(authority(row), row)
+        first = area.setdefault(row.text("planning_group"), row)
         if row.text("interconnect") != first.text("interconnect"):
             problem = f"is another than line {first.line} has for the same planning group"
             raise row.wrong("interconnect", problem, "split the group in two")
@@ -472,7 +455,7 @@ def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for zone, plants in by_zone.items():
         for plant in plants:
-            mw[plant.authority][authority(zones[zone])] += plant.mw
+            mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
     shares: defaultdict[str, float] = defaultdict(float)
     for owner, by_group in sorted(mw.items()):
         total = sum(by_group.values())

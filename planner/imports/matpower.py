@@ -199,11 +199,6 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     )
 
 
-def bus_id(number: str) -> str:
-    """Return the id of a bus's node."""
-    return f"bus-{number}"
-
-
 def _known_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
     if row.text(column) not in buses:
         raise row.wrong(column, "is no bus of the table of buses", "correct it, or add the bus")
@@ -221,7 +216,7 @@ def _node(
     number: str, area: str, place: Place, units: list[float] | None, load_mw: float, note: str | None
 ) -> DraftNode:
     return DraftNode(
-        id=bus_id(number),
+        id=f"bus-{number}",
         authority=area,
         latitude=place[0],
         longitude=place[1],
@@ -243,8 +238,8 @@ def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]
             if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
             x_pu = reactance(row.number("BR_X"), tap, case.base_mva)
-            branch = DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating or None, reactance_pu=x_pu, note=note)
-            yield branch, shift != 0
+            ends = {"a": f"bus-{start}", "b": f"bus-{end}"}
+            yield DraftBranch(**ends, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
@@ -255,7 +250,16 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 
 def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
     """Return the place of each bus, by the table or the one for all others. InputError: a bus has neither."""
-    places = {} if options.positions is None else _positions(options.positions, set(live))
+    places: dict[str, Place] = {}
+    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
+        table = read_table(options.positions)
+        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+        lon = table.need("lon", "lng", "longitude")
+        for row in table.rows:
+            number = f"{int(row.number(bus, low=1))}"
+            if number in places:
+                raise row.wrong(bus, "is given twice", "keep one row")
+            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
     without = [number for number in live if number not in places]
     if not without:
         return places
@@ -272,26 +276,11 @@ def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[s
     )
 
 
-def _positions(path: Path, buses: set[str]) -> dict[str, Place]:
-    """Read the table of positions; rows of other buses are of no use here, and do no harm."""
-    table = read_table(path)
-    bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
-    lon = table.need("lon", "lng", "longitude")
-    places: dict[str, Place] = {}
-    for row in table.rows:
-        number = f"{int(row.number(bus, low=1))}"
-        if number in places:
-            raise row.wrong(bus, "is given twice", "keep one row")
-        places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    return {number: at for number, at in places.items() if number in buses}
-
-
-# The tables are on the base of the IEEE reliability test system, which their bus, branch and gen files do not state.
-RTS_BASE_MVA = 100.0
-
-
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read the three tables: a node for each bus, an authority for each area."""
+    """Read the three tables: a node for each bus, an authority for each area.
+
+    They are on the base of the IEEE reliability test system, 100 MVA, which their files do not state.
+    """
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
     buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
     units: dict[str, list[float]] | None = None
@@ -309,24 +298,22 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
         place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
         nodes.append(_node(number, area, place, None if units is None else units[number], load_mw, note))
-    branches = tuple(_rts_branches(tables["branch"], buses)) if "branch" in tables else ()
+    branches = []
+    if "branch" in tables:
+        tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
+        for row in tables["branch"].rows:
+            start, end = _ends(row, "From Bus", "To Bus", buses)
+            ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0) or None
+            x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
+            ends = {"a": f"bus-{start}", "b": f"bus-{end}"}
+            branches.append(DraftBranch(**ends, rating_mw=rating, reactance_pu=x_pu, note=note))
     return Draft(
         source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
         nodes=tuple(nodes),
-        branches=branches,
+        branches=tuple(branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
             *counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
         ),
     )
-
-
-def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> Iterator[DraftBranch]:
-    table.need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
-    for row in table.rows:
-        start, end = _ends(row, "From Bus", "To Bus", buses)
-        ratio = row.number("Tr Ratio", low=0)
-        rating, x_pu = row.number("Cont Rating", low=0) or None, reactance(row.number("X"), ratio, RTS_BASE_MVA)
-        note = f"transformer, ratio {ratio:g}" if ratio else None
-        yield DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating, reactance_pu=x_pu, note=note)

@@ -72,7 +72,11 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value), "--{}"
     )
-    return replace(run, items=joined(run.items, launcher, doubtful))
+    readings = run.items, launcher, doubtful
+    items = {
+        group: tuple(itertools.chain(*(getattr(own, group) for own in readings))) for group in ReadItems.model_fields
+    }
+    return replace(run, items=ReadItems(**items))
 
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -87,12 +91,6 @@ LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
-
-
-def joined(*readings: ReadItems) -> ReadItems:
-    """Return the items of several readings of one file."""
-    groups = {name: [getattr(items, name) for items in readings] for name in ReadItems.model_fields}
-    return ReadItems(**{name: tuple(itertools.chain(*parts)) for name, parts in groups.items()})
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

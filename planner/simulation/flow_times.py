@@ -295,11 +295,11 @@ class LocalView:
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
         self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
-        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(count), planes * FLOWLETS)
+        entries, flow = RouteEntries(), np.tile(np.arange(count), planes * FLOWLETS)
         for tier in range(tree.tiers):
             part = np.flatnonzero(self.meeting[flow] > tier)
             for down in (0, 1):
-                entries.add(part, np.zeros(len(part), np.int64), hop_of(tree, tier, down))
+                entries.add(part, np.zeros((len(part), 1), np.int64), hop_of(tree, tier, down))
         shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
@@ -470,21 +470,10 @@ def factor(network: Network | None) -> TransportFactor | None:
     """Return the simulated slowdown, of the slowest switch as the fabric is chosen later; None if not asked for."""
     if network is None or network.transport.simulate is None:
         return None
-    kinds = tuple(sorted((box.ports, box.planes, box.name) for box in network.switches if isinstance(box, Switch)))
-    return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
-
-
-def transport_slowdown_of(network: Network | None) -> float:
-    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
-    simulated = factor(network)
-    if simulated is not None:
-        return simulated.slowdown
-    return network.transport.slowdown if network is not None else 1.0
-
-
-@lru_cache(maxsize=64)
-def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
-    worst, ports, planes, name = max((slowdown(runs, *kind[:2]), *kind) for kind in kinds)
+    runs, switches = network.transport.simulate, [box for box in network.switches if isinstance(box, Switch)]
+    worst, ports, planes, name = max(
+        (slowdown(runs, box.ports, box.planes), box.ports, box.planes, box.name) for box in switches
+    )
     tree = reference_tree(runs, ports, planes)
     return TransportFactor(
         transport=runs.transport,
@@ -495,8 +484,16 @@ def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given
         seeds=runs.seeds,
         percentile=runs.percentile,
         slowdown=worst,
-        configured_slowdown=given,
+        configured_slowdown=network.transport.slowdown,
     )
+
+
+def transport_slowdown_of(network: Network | None) -> float:
+    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
+    simulated = factor(network)
+    if simulated is not None:
+        return simulated.slowdown
+    return network.transport.slowdown if network is not None else 1.0
 
 
 @lru_cache(maxsize=64)

@@ -1,9 +1,9 @@
 """Networks to simulate, by numbers, and which directed links each flow loads: the three transports on one tree."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -277,24 +277,24 @@ class Alive:
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
         return [up * valid.reshape(len(chosen), tree.widths[tier + 1], -1).any(axis=2) for tier, up in enumerate(ups)]
 
-    def hashed(self, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+    def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> "Hops":
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
-        tree, links, rows = self.tree, [], np.arange(len(chosen))
+        tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
-        for t, hops in enumerate(self.hops(flows, chosen, tier, seed[1])):
+        for t, hops in enumerate(self.hops(flows, chosen, tier, plane)):
             here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
             reached = np.cumsum(here, axis=1)
-            pick = below(reached[:, -1], *seed, 2 * t, chosen)
+            pick = below(reached[:, -1], seed, plane, 2 * t, chosen)
             choice = (reached <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, reached[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
-            back = words(*seed, 2 * t + 1, chosen)
+            back = words(seed, plane, 2 * t + 1, chosen)
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, tree.subtree(end, t), position)
-                alive = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
                 wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
                 lane = (alive <= wanted[:, None]).sum(axis=1)
-                links.append(tree.link(cable + lane, down=bool(down), plane=seed[1]))
+                links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
 
 
@@ -488,20 +488,18 @@ class Routes:
         ), kind
 
 
-@dataclass(slots=True)
 class RouteEntries:
     """Collects entries in any order and sorts them into routes."""
 
-    part: list[Ints]
-    link: list[Ints]
-    hop: list[Ints]
-    weight: list[Floats]
+    def __init__(self) -> None:
+        self.part, self.link, self.hop = list[Ints](), list[Ints](), list[Ints]()
+        self.weight = list[Floats]()
 
     def add(self, part: Ints, link: Ints, hop: int, weight: Floats | float = 1.0) -> None:
-        """Add one entry a part; a weight of 0 is left out."""
+        """Add a row of links for each part; one of weight 0 is left out."""
         weights = np.broadcast_to(np.asarray(weight, float), link.shape)
         kept = weights > 0
-        self.part.append(part[kept])
+        self.part.append(np.broadcast_to(part[:, None], link.shape)[kept])
         self.link.append(link[kept])
         self.hop.append(np.full(np.count_nonzero(kept), hop))
         self.weight.append(weights[kept])
@@ -529,18 +527,51 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
-    entries, planes = RouteEntries([], [], [], []), len(tree.planes)
-    flow = np.arange(len(flows))
+    if alive is None:
+        return _routes(tree, flows, tree.capacity(), partial(_hashed, tree, flows, seed))
+    hops, widths = partial(alive.hashed, flows, seed), tree.widths
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: widths[tier])
+
+
+def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
+    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
+
+    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
+    planes differ, the weaker path slows the entire flow. Equivalent cables are one.
+    """
+    if alive is None:
+        merged = tree.condensed()
+        return _routes(tree, flows, merged.capacity(), partial(_hashed, merged, flows, 0))
+    classes = Classes(alive)
+    loaded = len(tree.planes) * sum(len(who) * classes.entries(tier) for tier, who in _by_meeting_tier(tree, flows))
+    if loaded > MAX_ENTRIES:
+        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
+        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
+    return _routes(tree, flows, classes.capacity(), partial(classes.shared, flows), classes.entries)
+
+
+Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
+
+
+def _routes(
+    tree: Tree,
+    flows: Flows,
+    capacity: Floats,
+    hops: Callable[[Ints, int, int], Hops],
+    loaded: Callable[[int], int] = lambda _: 0,
+) -> Routes:
+    """Return the routes of flows that use all planes alike.
+
+    `hops` of some flows, the tier at which they turn round and a plane: up and down by tier. `loaded`: entries of a
+    flow by tier that are worked on together.
+    """
+    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries()
     for plane in range(planes):
-        part = plane * len(flows) + flow
         for tier, who in _by_meeting_tier(tree, flows):
-            chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
-            for chosen in chunks:
-                key = seed, plane
-                links = alive.hashed(flows, chosen, tier, key) if alive else _hashed(tree, flows, chosen, tier, key)
-                for hop, link in enumerate(links):
-                    entries.add(part[chosen], link, hop_of(tree, hop // 2, hop % 2))
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
+            for chosen in np.array_split(who, max(1, len(who) * loaded(tier) // CHUNK)):
+                for hop, (link, share) in enumerate(hops(chosen, tier, plane)):
+                    entries.add(plane * len(flows) + chosen, link, hop_of(tree, hop // 2, hop % 2), share)
+    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), capacity)
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
@@ -548,48 +579,15 @@ def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
     return [(tier, np.flatnonzero(meeting == tier)) for tier in range(1, tree.tiers + 1) if (meeting == tier).any()]
 
 
-def _hashed(tree: Tree, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+def _hashed(tree: Tree, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
     """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
-    links, position = [], np.zeros(len(chosen), np.int64)
+    links, position = list[tuple[Ints, float]](), np.zeros(len(chosen), np.int64)
     for t in range(tier):
-        pick = below(tree.up[t] * tree.bundle[t], *seed, 2 * t, chosen)
+        pick = below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen)
         position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = below(tree.bundle[t], *seed, 2 * t + 1, chosen)
+        lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen)
         up = tree.cable(t, tree.subtree(flows.source[chosen], t), position, pick % tree.bundle[t])
         down = tree.cable(t, tree.subtree(flows.target[chosen], t), position, lane)
-        links += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
+        both = tree.link(up, down=False, plane=plane), tree.link(down, down=True, plane=plane)
+        links += [(link[:, None], 1.0) for link in both]
     return links
-
-
-def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
-    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
-
-    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
-    planes differ, the weaker path slows the entire flow.
-    """
-    if alive is not None:
-        return _sprayed_around(tree, flows, Classes(alive))
-    flow, planes = np.arange(len(flows)), len(tree.planes)
-    entries, merged = RouteEntries([], [], [], []), tree.condensed()
-    for plane in range(planes):
-        for tier, who in _by_meeting_tier(tree, flows):
-            for hop, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
-                entries.add(plane * len(flows) + who, link, hop_of(tree, hop // 2, hop % 2))
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), merged.capacity())
-
-
-def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
-    """Return the routes of flows sprayed over the cables that have not failed, with equivalent cables as one."""
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries([], [], [], [])
-    turns = _by_meeting_tier(tree, flows)
-    loaded = planes * sum(len(who) * classes.entries(tier) for tier, who in turns)
-    if loaded > MAX_ENTRIES:
-        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
-        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
-    for plane in range(planes):
-        for tier, who in turns:
-            for chosen in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
-                for hop, (link, share) in enumerate(classes.shared(flows, chosen, tier, plane)):
-                    part = np.repeat(plane * len(flows) + chosen, share.shape[1])
-                    entries.add(part, link.ravel(), hop_of(tree, hop // 2, hop % 2), share.ravel())
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())

@@ -32,17 +32,15 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return flows from rank q of every stage to rank q of the next; `wrap`: the last stage sends to the first."""
-    pairs = [(one[: min(len(one), len(other))], other[: min(len(one), len(other))]) for one, other in pairwise(groups)]
-    if wrap and len(groups) > 1:
-        shared = min(len(groups[0]), len(groups[-1]))
-        pairs.append((groups[-1][:shared], groups[0][:shared]))
-    return _flows(_joined([one for one, _ in pairs]), _joined([other for _, other in pairs]), size)
+    pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
+    sources, targets = [one[: len(other)] for one, other in pairs], [other[: len(one)] for one, other in pairs]
+    return _flows(_joined(sources), _joined(targets), size)
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
     """Return the flows of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
     several = [group for group in groups if len(group) > 1]
-    each = np.concatenate([np.full(len(group), size / len(group)) for group in several]) if several else np.empty(0)
+    each = np.concatenate([*(np.full(len(group), size / len(group)) for group in several), np.empty(0)])
     return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
 
 
