@@ -194,7 +194,7 @@ def launch(
     require_writable(output)
     from planner.exports.launch import STACKS, WRITERS
     from planner.exports.launch_run import run_of
-    from planner.formats.placed_job import placed_job_of, read_placement
+    from planner.formats.placed_job import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
@@ -218,7 +218,7 @@ def launch(
         if like is None:
             text = WRITERS[framework](run)
         else:
-            placed = None if placement is None else placed_job_of(read_placement(placement))
+            placed = None if placement is None else read_placement(placement)
             text, reported = written_like(text, like, run, given.instance, placed)
         own_lines = own_step(given, run, file.switches, str(like)) if file is not None and file.switches else []
     if given.layout is not None and not given.layout.metrics.fits_memory:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.cluster import Topology
+from planner.cluster import Placement, Topology
 from planner.errors import InputError
-from planner.formats.placed_job import PlacedJob, RankGroup
+from planner.formats.placed_job import gpus_of_node
 from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
 from planner.formats.yaml_text import dump
 
@@ -176,9 +176,9 @@ def pod(gpus: int) -> dict[str, Any]:
 API = "kueue.x-k8s.io/v1beta2"
 
 
-def kueue_job(placed: PlacedJob) -> str:
+def kueue_job(placed: Placement) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
-    name, job_label, per_node = object_name(placed.job, "job"), label(placed.job, "job"), placed.gpus_per_node
+    name, job_label, per_node = object_name(placed.job, "job"), label(placed.job, "job"), gpus_of_node(placed)
     rank = {node: i for i, node in enumerate(placed.nodes)}
     groups = sorted(placed.groups, key=lambda own: min((rank[x] for x in own.nodes if x in rank), default=len(rank)))
     place = {node: i for i, group in enumerate(groups) for node in group.nodes}
@@ -277,10 +277,10 @@ def volcano_hypernodes(topology: Topology) -> str:
     return documents("Apply with kubectl apply -f.", objects)
 
 
-def volcano_job(placed: PlacedJob, topology: Topology) -> str:
+def volcano_job(placed: Placement, topology: Topology) -> str:
     """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
-    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
-    groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
+    name, per_node = object_name(placed.job, "job"), gpus_of_node(placed)
+    groups = [group.nodes for group in placed.groups] or [placed.nodes]
     # The lowest switch above all nodes of the job; leaves are of tier 1.
     _require_tree(topology)
     leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
@@ -288,13 +288,13 @@ def volcano_job(placed: PlacedJob, topology: Topology) -> str:
     shared = Counter(switch for name in used for switch in above[name])
     lowest = 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
     tasks = []
-    for i, group in enumerate(groups):
+    for i, nodes in enumerate(groups):
         # The affinity binds a group's pods to its nodes; that no two share a node follows from their GPUs alone.
-        expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in group.nodes]}
+        expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in nodes]}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         template = {"spec": {**pod(per_node), "affinity": affinity}}
-        tasks.append({"name": f"group-{i}", "replicas": len(group.nodes), "template": template})
+        tasks.append({"name": f"group-{i}", "replicas": len(nodes), "template": template})
     spec = {
         "schedulerName": "volcano",
         "queue": QUEUE,

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import MAX_NAMES, PREFIX, Topology, fold_names, width
+from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, width
 from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
-from planner.formats.placed_job import PlacedJob
 from planner.formats.topology_rows import SwitchRow, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
@@ -97,28 +96,29 @@ def topology_items(path: str | Path) -> ReadItems:
     return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
 
 
-def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
-    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
+def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
+    """Return all that a scheduler's script needs, with lines to submit and start by; then figures and proof."""
+    own, ranks = placed.model_dump(mode="json"), len(placed.nodes) * placed_job.gpus_of_node(placed)
     hostfile, rankfile = (shlex.quote(f"{placed.job}.{kind}") for kind in ("hostfile", "rankfile"))
     return {
-        **placed.model_dump(mode="json"),
+        **{key: own[key] for key in ("job", "nodes", "groups", "gpus_per_node", "certificate")},
         "hostlist": fold_names(placed.nodes),
         "sbatch": placed_job.sbatch_line(placed, topology),
         "srun": placed_job.srun_line(placed, topology),
         "mpirun": {  # hosts are no slots by seq alone (since 5.0); before 5.0 a rankfile was given by --rankfile
-            "hostfile": f"mpirun -np {placed.ranks} --hostfile {hostfile} --map-by seq",
-            "rankfile": f"mpirun -np {placed.ranks} --map-by rankfile:file={rankfile}",
+            "hostfile": f"mpirun -np {ranks} --hostfile {hostfile} --map-by seq",
+            "rankfile": f"mpirun -np {ranks} --map-by rankfile:file={rankfile}",
         },
         "torchrun": placed_job.torchrun_line(placed, f"{placed.job}.torchrun"),
         "hints": placed_job.hints(placed, topology),
-    }
+    } | own
 
 
-WRITERS: Mapping[str, Callable[[PlacedJob, Topology], str]] = {
+WRITERS: Mapping[str, Callable[[Placement, Topology], str]] = {
     "hostlist": lambda placed, _: fold_names(placed.nodes) + "\n",
     "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
     "hostfile": placed_job.hostfile,
-    "mpi-hostfile": lambda placed, _: placed.hostfile,
+    "mpi-hostfile": lambda placed, _: placed_job.hostfile(placed),
     "rankfile": lambda placed, _: placed_job.rankfile(placed),
     "torchrun": lambda placed, _: placed_job.torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
@@ -133,7 +133,7 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 }
 
 
-def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
+def write_placed(placed: Placement, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats. InputError: there is none such, or the scheduler refuses it."""
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
