@@ -5,7 +5,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
+from planner.formats.topology_rows import BlockRow, Hostlists, SwitchRow
 from planner.formats.yaml_text import Node, dump, parse
 from planner.instance.base import Frozen
 from planner.instance.read import ReadItems
@@ -30,19 +31,53 @@ Pairs = dict[str, str]
 
 def read_conf(text: str, source: str) -> Topology:
     """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
-    rows = _ConfRows(topology_rows.Hostlists(source))
+    hostlists, sizes, sizes_where = Hostlists(source), list[int](), ""
+    switches, blocks = list[SwitchRow](), list[BlockRow]()
+    printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
     for where, line in _lines(text):
-        rows.add(_line_pairs(line, source, where), where)
-    sizes, sizes_where = rows.block_sizes()
-    if rows.switches and (rows.blocks or sizes):
-        where = rows.blocks[0].where if rows.blocks else sizes_where
+        pairs = _line_pairs(line, source, where)
+
+        def hosts(key: str, pairs: Pairs = pairs, where: str = where) -> tuple[str, ...]:
+            return hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
+
+        if "SwitchName" in pairs:
+            if pairs.pop("Level", None) is not None:
+                printed.add(pairs["SwitchName"])
+            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
+            switches.append(SwitchRow(where, name, hosts("Nodes"), hosts("Switches")))
+        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
+            for size in _sizes(pairs.pop("BlockSize"), source, where) if "BlockSize" in pairs else ():
+                printed_sizes.setdefault(size, where)
+            if "BlockName" in pairs:
+                pairs.pop("BlockIndex", None)
+                name = _own(pairs, "BlockName", ("Nodes",), source, where)
+                blocks.append(BlockRow(where, name, hosts("Nodes")))
+        elif pairs.keys() == {"BlockSizes"}:
+            if sizes:
+                raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
+            sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
+        else:
+            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
+            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
+    if printed_sizes:
+        first = next(iter(printed_sizes.values()))
+        if sizes:
+            problem = f"BlockSizes= in addition to BlockSize= ({first})"
+            raise InputError(f"{source}: {sizes_where}: {problem}; keep one of them")
+        sizes, sizes_where = sorted(printed_sizes), first
+    if not blocks and not sizes:
+        return _conf_tree(source, switches, printed)
+    if switches:
+        where = blocks[0].where if blocks else sizes_where
         remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
         raise InputError(f"{source}: {where}: blocks and switches in one file; {remedy}")
-    if rows.blocks or sizes:
-        return topology_rows.block_topology(source, rows.blocks, sizes, sizes_where)
-    stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
-    switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
-    topology = topology_rows.tree(source, switches)
+    return topology_rows.block_topology(source, blocks, sizes, sizes_where)
+
+
+def _conf_tree(source: str, rows: list[SwitchRow], printed: set[str]) -> Topology:
+    """Return the tree; the nodes that scontrol prints of a switch above others must be those of the leaves below it."""
+    stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
+    topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {switch.name: switch.nodes for switch in topology.switches}
     for leaf, above in topology_rows.chains(topology).items():
@@ -53,54 +88,6 @@ def read_conf(text: str, source: str) -> Topology:
             problem = f"switch {name!r} states nodes that are not those of its switches"
             raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
     return topology
-
-
-@dataclass(slots=True)
-class _ConfRows:
-    hostlists: topology_rows.Hostlists
-    switches: list[topology_rows.SwitchRow] = field(default_factory=list)
-    blocks: list[topology_rows.BlockRow] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    sizes_where: str = ""
-    printed: set[str] = field(default_factory=set)  # switches that scontrol printed
-    printed_sizes: dict[int, str] = field(default_factory=dict)  # of blocks, and where it first states them
-
-    def add(self, pairs: Pairs, where: str) -> None:
-        """Read a line."""
-        source = self.hostlists.source
-
-        def hosts(key: str) -> tuple[str, ...]:
-            return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
-
-        if "SwitchName" in pairs:
-            if pairs.pop("Level", None) is not None:
-                self.printed.add(pairs["SwitchName"])
-            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-            self.switches.append(topology_rows.SwitchRow(where, name, hosts("Nodes"), hosts("Switches")))
-        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
-            if "BlockSize" in pairs:
-                for size in _sizes(pairs.pop("BlockSize"), source, where):
-                    self.printed_sizes.setdefault(size, where)
-            if "BlockName" in pairs:
-                pairs.pop("BlockIndex", None)
-                name = _own(pairs, "BlockName", ("Nodes",), source, where)
-                self.blocks.append(topology_rows.BlockRow(where, name, hosts("Nodes")))
-        elif pairs.keys() == {"BlockSizes"}:
-            if self.sizes:
-                raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
-            self.sizes, self.sizes_where = _sizes(pairs["BlockSizes"], source, where), where
-        else:
-            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
-            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
-
-    def block_sizes(self) -> tuple[list[int], str]:
-        """Return the sizes of aggregated blocks, and their place in the file."""
-        if not self.printed_sizes:
-            return self.sizes, self.sizes_where
-        if self.sizes:
-            problem = f"BlockSizes= in addition to BlockSize= ({next(iter(self.printed_sizes.values()))})"
-            raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
-        return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
@@ -172,7 +159,7 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """Read the named, default or first topology; a tree takes along the blocks of the file's one block topology."""
     topologies = _topologies(parse(text, source), source)
-    hostlists = topology_rows.Hostlists(source)
+    hostlists = Hostlists(source)
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
@@ -192,7 +179,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
         switch = _text(row["switch"], source, "switch")
-        rows.append(topology_rows.SwitchRow(f"line {item.line}", switch, nodes, children))
+        rows.append(SwitchRow(f"line {item.line}", switch, nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
@@ -214,21 +201,21 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     return topologies
 
 
-def _names(row: dict[str, Node], key: str, hostlists: topology_rows.Hostlists) -> tuple[str, ...]:
+def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
     """Return the names of a hostlist under a key; none where it is missing, or null as controllers print it."""
     if key not in row or _is_empty(row[key]):
         return ()
     return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
 
 
-def _blocks(node: Node, hostlists: topology_rows.Hostlists) -> tuple[list[topology_rows.BlockRow], list[int], str]:
+def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int], str]:
     source = hostlists.source
     pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
         row = _mapping(item, source, "a block", ("block", "nodes"), ("block",))
         name = _text(row["block"], source, "block")
-        rows.append(topology_rows.BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
+        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):
@@ -361,7 +348,7 @@ def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
 
 
 def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
-    hostlists = topology_rows.Hostlists(source)
+    hostlists = Hostlists(source)
     for number, line in enumerate(text.split("\n"), 1):
         where, words = f"line {number}", line.split()
         if not words:
@@ -436,7 +423,7 @@ class RunningJob:
 def read_running(path: Path) -> list[RunningJob]:
     """Read a file's jobs that hold nodes; one of a state that Slurm does not document counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
-    hostlists = topology_rows.Hostlists(where)
+    hostlists = Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
     jobs = []
     for at, row in rows:

@@ -173,12 +173,10 @@ class Queues:
             self._start(np.flatnonzero(~self.started & left[self.routes.after]), before)
 
     def _sum(self, amount: Floats) -> Floats:
-        """Return the sum of an amount of entries by link."""
         alike = amount if self.alike is None else amount * self.alike
         return np.bincount(self.link, alike, len(self.room)).astype(np.float64)
 
     def _places(self, batch: Ints) -> Ints:
-        """Return where every entry's bytes of a batch of its link are."""
         return batch.take(self.link) + np.arange(0, self.batch.size, self.batch.shape[1])
 
     def _serve_next(self, left: Floats) -> Floats:
@@ -380,8 +378,7 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 def _sprayed(tree: Tree, flows: Flows) -> Routes:
     """Return the routes over nothing failed, with parallel links and planes loaded evenly."""
-    routes: Routes = spray(replace(tree, planes=(sum(tree.planes),)), flows)
-    return routes
+    return spray(replace(tree, planes=(sum(tree.planes),)), flows)
 
 
 def flow_seconds(

@@ -264,24 +264,21 @@ class Alive:
         ]
         return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
 
-    def hops(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[Ints]:
-        """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""
-        tree, last = self.tree, self.tree.widths[tier]
-        valid, ups = np.ones((len(chosen), last), bool), []
-        for t in range(tier):
-            up = self.counts[t][plane, tree.subtree(flows.source[chosen], t)]
-            down = self.counts[t][plane, tree.subtree(flows.target[chosen], t)]
-            valid &= np.repeat((up > 0) & (down > 0), last // tree.widths[t + 1], axis=1)
-            ups.append(up)
-        if not valid.any(axis=1).all():
-            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
-        return [up * valid.reshape(len(chosen), tree.widths[tier + 1], -1).any(axis=2) for tier, up in enumerate(ups)]
-
     def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> "Hops":
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
         tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
-        for t, hops in enumerate(self.hops(flows, chosen, tier, plane)):
+        # How many live next hops lead to each position, and which of them lead on to a turn that reaches the target.
+        valid, ups = np.ones((len(chosen), tree.widths[tier]), bool), []
+        for t in range(tier):
+            up = self.counts[t][plane, tree.subtree(flows.source[chosen], t)]
+            down = self.counts[t][plane, tree.subtree(flows.target[chosen], t)]
+            valid &= np.repeat((up > 0) & (down > 0), tree.widths[tier] // tree.widths[t + 1], axis=1)
+            ups.append(up)
+        if not valid.any(axis=1).all():
+            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
+        for t, up in enumerate(ups):
+            hops = up * valid.reshape(len(chosen), tree.widths[t + 1], -1).any(axis=2)
             here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
             reached = np.cumsum(here, axis=1)
             pick = below(reached[:, -1], seed, plane, 2 * t, chosen)

@@ -128,9 +128,8 @@ def simulate(
 
     def reported(share: float) -> None:
         nonlocal last_share
-        if (
-            progress is not None and not last_share <= share < last_share + REPORT_STEP
-        ):  # less than before: of the next seed
+        # A share that is less than before is of the next seed.
+        if progress is not None and not last_share <= share < last_share + REPORT_STEP:
             last_share = share
             progress(f"seed {len(runs) + 1:,} of {len(seeds):,}, {100 * share:.0f} % of the bytes have arrived")
 
