@@ -8,7 +8,7 @@ from typing import Any
 from planner.cluster import Placement, Topology
 from planner.errors import InputError
 from planner.formats.placed_job import gpus_of_node
-from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
+from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, shown
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -235,7 +235,7 @@ def kueue_topology(topology: Topology) -> str:
             leaf: {TIER.format(i): label(switch, "switch") for i, switch in enumerate(chain)}
             for leaf, chain in above.items()
         }
-        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
+        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in topology.switches for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
     objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
     return documents("Apply with kubectl apply --server-side -f.", objects)

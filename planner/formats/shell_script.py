@@ -102,10 +102,6 @@ def _joined(pieces: list[LocatedText]) -> LocatedText:
     return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
 
 
-def _at(text: str, start: int, end: int) -> LocatedText:
-    return LocatedText(text[start:end], tuple(range(start, end)))
-
-
 @dataclass(frozen=True, slots=True)
 class Word:
     """A word without its quotes, where it begins and ends with them, and what surrounds it."""
@@ -208,7 +204,8 @@ def read_script(text: str, where: str) -> Script:
     script, words, before = Script(text, where), list[Word](), ""
     for match in _SBATCH.finditer(text):
         quoted = match[3][0] in "\"'"
-        value = _at(text, match.start(3) + quoted, match.end(3) - quoted)
+        begin, end = match.start(3) + quoted, match.end(3) - quoted
+        value = LocatedText(text[begin:end], tuple(range(begin, end)))
         name = match[1] or _SHORT.get(match[2], match[2])
         if name in ("gres", "gpus-per-node", "gpus-per-task"):  # gpu:h100:8
             name = "gpus-per-node" if name == "gres" and "gpu" in value else name

@@ -73,21 +73,16 @@ def heights(topology: Topology) -> dict[str, int]:
     return tiers
 
 
-def leaves(topology: Topology) -> Iterator[TopologySwitch]:
-    """Return the switches that have nodes, in the order of the file."""
-    return (switch for switch in topology.switches if switch.nodes)
-
-
 def leaf_of(topology: Topology) -> dict[str, str]:
     """Return the leaf of each node."""
-    return {node: leaf.name for leaf in leaves(topology) for node in leaf.nodes}
+    return {node: switch.name for switch in topology.switches for node in switch.nodes}
 
 
 def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     """Return for each leaf the switches from itself up to the root."""
     parents = {switch.name: switch.parent for switch in topology.switches}
     chains: dict[str, tuple[str, ...]] = {}
-    for leaf in leaves(topology):
+    for leaf in (switch for switch in topology.switches if switch.nodes):
         chain, at = [leaf.name], leaf.parent
         while at is not None:
             chain.append(at)

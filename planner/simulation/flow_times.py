@@ -288,7 +288,8 @@ class LocalView:
 
     def __init__(self, tree: Tree, flows: Flows, alive: Alive, seed: int, packet_bytes: float) -> None:
         """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
-        self.tree, self.flows, self.counts, self.merged = tree, flows, alive.counts, tree.bundled()
+        self.tree, self.flows, self.counts = tree, flows, alive.counts
+        self.merged = replace(tree, bundle=(1,) * tree.tiers)  # parallel cables between two switches as one
         self.seed, self.packet = seed, packet_bytes
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
@@ -429,7 +430,8 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
     """
     planes, whole = len(tree.planes), replace(tree, planes=(sum(tree.planes),))
     load, late, packet_bytes = even.load(even.size), 0.0, min(packet_bytes, float(even.size.max()))
-    tiers = whole.condensed().tier_of(np.arange(len(load)))
+    merged = whole.condensed()
+    tiers = np.searchsorted(merged.offsets, np.arange(len(load)) % sum(merged.cables), side="right") - 1
     for tier in range(tree.tiers):
         equal, used = tree.widths[tier + 1] * tree.bundle[tier] * planes, load[(tiers == tier) & (load > 0)]
         if equal > 1 and len(used):

@@ -119,10 +119,6 @@ class Tree:
         """Return the number of one direction of a cable in a plane."""
         return cable + (2 * plane + down) * sum(self.cables)
 
-    def tier_of(self, links: Ints) -> Ints:
-        """Return the tier (0: leaves) at whose foot each directed link is."""
-        return np.searchsorted(np.asarray(self.offsets), links % sum(self.cables), side="right") - 1
-
     def capacity(self) -> Floats:
         """Return bytes per second of every directed link."""
         one = np.repeat(np.asarray(self.rates), self.cables)
@@ -133,11 +129,6 @@ class Tree:
         ones = (1,) * self.tiers
         rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
-
-    def bundled(self) -> "Tree":
-        """Return the tree with parallel cables between two switches merged into one of their joint rate."""
-        rates = tuple(rate * self.bundle[tier] for tier, rate in enumerate(self.rates))
-        return replace(self, bundle=(1,) * self.tiers, rates=rates)
 
 
 MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory

@@ -120,14 +120,9 @@ def _joined(parts: list[Ints]) -> Ints:
     return np.concatenate([*parts, np.empty(0, np.int64)])
 
 
-def switch_cables(tree: Tree) -> int:
-    """Return how many cables between switches there are, all planes counted apart."""
-    return sum(tree.cables[1:]) * len(tree.planes)
-
-
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     """Return the sorted numbers of failed cables between switches. InputError: more, or others, than there are."""
-    cables = switch_cables(tree)
+    cables = sum(tree.cables[1:]) * len(tree.planes)
     if isinstance(failed, int):
         if not 0 <= failed <= cables:
             known = f"from 0 to {cables}, the cables between switches"
