@@ -288,7 +288,7 @@ class LocalView:
 
     def __init__(self, tree: Tree, flows: Flows, alive: Alive, seed: int, packet_bytes: float) -> None:
         """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
-        self.tree, self.flows, self.counts = tree, flows, alive.counts
+        self.tree, self.flows, self.alive, self.planes = tree, flows, alive, np.arange(len(tree.planes))
         self.merged = replace(tree, bundle=(1,) * tree.tiers)  # parallel cables between two switches as one
         self.seed, self.packet = seed, packet_bytes
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
@@ -302,7 +302,8 @@ class LocalView:
         shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
-        self.none_failed = all((counts > 0).all() for counts in alive.counts)
+        none_failed = all((counts > 0).all() for counts in alive.counts)
+        self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if none_failed else None
         self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
@@ -317,9 +318,10 @@ class LocalView:
         for part, at, t, salt in zip(*each, strict=True):
             flow = int(self.routes.flow[part])
             tier = int(self.meeting[flow])
-            reaching = self._reaching(flow, tier)
+            source, target = int(self.flows.source[flow]), int(self.flows.target[flow])
+            reaching = self.all_open or self.alive.reaching(source, target, tier, self.planes)
             if t == 0:
-                ports = self._links(0, int(self.ends[0][0][flow]), np.arange(len(self.tree.planes)), 0, 0)
+                ports = self._links(0, int(self.ends[0][0][flow]), self.planes, 0, 0)
                 best = self._least(ports, waiting, reaching[0][:, 0], salt)
                 if best is None:
                     refuse_cut_off(self.tree, self.flows, flow)
@@ -346,19 +348,6 @@ class LocalView:
         order = order[allowed[order]]
         loads = (waiting[outputs[order]] + 1) / np.maximum(self.capacity[outputs[order]], 1e-300)
         return int(order[loads.argmin()]) if len(order) else None
-
-    def _reaching(self, flow: int, tier: int) -> list[np.ndarray]:
-        """Return by plane, for the host and each tier on the way up, the positions from which live cables lead on."""
-        if self.none_failed:
-            return [np.ones((len(self.tree.planes), self.tree.widths[t]), bool) for t in range(tier + 1)]
-        tree, reached = self.tree, [np.ones((len(self.tree.planes), self.tree.widths[tier]), bool)]
-        for t in reversed(range(tier)):
-            source, target = (int(end[flow]) for end in self.ends[t])
-            both = (self.counts[t][:, source] > 0) & (self.counts[t][:, target] > 0)
-            here = reached[0] & both[:, : tree.widths[t + 1]]
-            reached[0] = here
-            reached.insert(0, here.reshape(len(tree.planes), tree.widths[t], tree.up[t]).any(axis=2))
-        return reached
 
 
 TransportName = Literal["ecmp", "spray", "adaptive"]

@@ -255,26 +255,33 @@ class Alive:
         ]
         return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
 
+    def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
+        """Return, for the host and each tier up to the turn, the positions from which live cables lead on.
+
+        A row a flow in a plane, or, of one flow in several planes, a row a plane.
+        """
+        widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
+        reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
+        for t in reversed(range(tier)):
+            up, down = (self.counts[t][plane, end // self.tree.spans[t]] > 0 for end in (source, target))
+            reached[0] = reached[0] & up & down
+            reached.insert(0, np.logical_or.reduce(reached[0].reshape(rows, widths[t], self.tree.up[t]), axis=2))
+        return reached
+
     def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> "Hops":
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
         tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
-        # How many live next hops lead to each position, and which of them lead on to a turn that reaches the target.
-        valid, ups = np.ones((len(chosen), tree.widths[tier]), bool), []
+        reached = self.reaching(flows.source[chosen], flows.target[chosen], tier, plane)
+        if not reached[0].all():
+            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            up = self.counts[t][plane, tree.subtree(flows.source[chosen], t)]
-            down = self.counts[t][plane, tree.subtree(flows.target[chosen], t)]
-            valid &= np.repeat((up > 0) & (down > 0), tree.widths[tier] // tree.widths[t + 1], axis=1)
-            ups.append(up)
-        if not valid.any(axis=1).all():
-            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
-        for t, up in enumerate(ups):
-            hops = up * valid.reshape(len(chosen), tree.widths[t + 1], -1).any(axis=2)
+            hops = self.counts[t][plane, tree.subtree(flows.source[chosen], t)] * reached[t + 1]
             here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
-            reached = np.cumsum(here, axis=1)
-            pick = below(reached[:, -1], seed, plane, 2 * t, chosen)
-            choice = (reached <= pick[:, None]).sum(axis=1)
-            rank = pick - np.where(choice > 0, reached[rows, choice - 1], 0)
+            upto = np.cumsum(here, axis=1)
+            pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
+            choice = (upto <= pick[:, None]).sum(axis=1)
+            rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
             back = words(seed, plane, 2 * t + 1, chosen)
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
