@@ -330,7 +330,7 @@ def _report(imported: "Imported", grid: "Grid", stream: TextIO) -> None:
     print(f"{len(grid.balancing_authorities):,} authorities, {len(grid.nodes):,} nodes, {lines};", file=stream)
     load = sum(node.load_mw for node in grid.nodes)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for figure in imported.missing:
+    for figure in imported.items.defaulted:
         print(f"missing: {figure}", file=sys.stderr)
     for name in imported.items.not_modelled:
         print(f"not modelled: {name}", file=sys.stderr)

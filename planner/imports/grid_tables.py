@@ -13,22 +13,9 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import csv_rows, read_text
+from planner.instance.grid import PowerNode
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftNode:
-    """A place of the grid with the plants located there."""
-
-    id: str
-    authority: str
-    latitude: float
-    longitude: float
-    installed_mw: float | None
-    load_mw: float = 0.0
-    largest_unit_mw: float | None = None
-    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +40,14 @@ class DraftAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A grid as far as its file states it; `notes` name parts that were left out or read in a special way."""
+    """A grid as far as its file states it; `notes` name parts that were left out or read in a special way.
+
+    The nodes have all that is installed as their generation, unrounded; 0 where the file says nothing of plants.
+    """
 
     source: str
-    nodes: tuple[DraftNode, ...]
+    nodes: tuple[PowerNode, ...]
+    plants_known: bool = True
     branches: tuple[DraftBranch, ...] = ()
     authorities: tuple[DraftAuthority, ...]
     notes: tuple[str, ...] = ()
@@ -325,7 +316,7 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
             yield [own[index] for index in indices]
 
 
-def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
+def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
     """Yield a node for each group, named after its largest plant; of equal names later ones carry the plant's id."""
     used: set[str] = set()
     for plants in groups_of_plants:
@@ -336,12 +327,12 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
         used.add(name)
         units = [plant.largest_unit_mw for plant in plants if plant.largest_unit_mw is not None]
         rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""
-        yield DraftNode(
+        yield PowerNode(
             id=name,
-            authority=first.authority,
+            balancing_authority=first.authority,
             latitude=first.latitude,
             longitude=first.longitude,
-            installed_mw=sum(plant.mw for plant in plants),
+            generation_mw=sum(plant.mw for plant in plants),
             largest_unit_mw=max(units, default=None),
             note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in plants[:3]) + rest,
         )
@@ -359,8 +350,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     notes += counted((shut, "corridors without capacity in one direction left out"))
     dc = sum(branch.note is not None for branch in branches)
     notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
-    installed: dict[str, float] | None = None
-    peaks: dict[str, float] = {}
+    installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         by_zone, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
@@ -376,16 +366,17 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(
-            DraftNode(
+            PowerNode(
                 id=row.text("zone"),
-                authority=row.text("planning_group"),
+                balancing_authority=row.text("planning_group"),
                 latitude=row.number("lat", low=-90, high=90),
                 longitude=row.number("lon", low=-180, high=180),
-                installed_mw=None if installed is None else installed[zone],
+                generation_mw=installed.get(zone, 0.0),
                 note=f"zone in {row.text('state')}",
             )
             for zone, row in zones.items()
         ),
+        plants_known="plants" in tables,
         branches=branches,
         authorities=tuple(
             DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name))

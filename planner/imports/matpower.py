@@ -15,13 +15,13 @@ from planner.imports.grid_tables import (
     Draft,
     DraftAuthority,
     DraftBranch,
-    DraftNode,
     GridOptions,
     by_name,
     counted,
     names,
     read_table,
 )
+from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
 COLUMNS = {
@@ -212,17 +212,15 @@ def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[
     return ends
 
 
-def _node(
-    number: str, area: str, place: Place, units: list[float] | None, load_mw: float, note: str | None
-) -> DraftNode:
-    return DraftNode(
+def _node(number: str, area: str, place: Place, units: list[float], load_mw: float, note: str | None) -> PowerNode:
+    return PowerNode(
         id=f"bus-{number}",
-        authority=area,
+        balancing_authority=area,
         latitude=place[0],
         longitude=place[1],
-        installed_mw=None if units is None else sum(units),
+        generation_mw=sum(units),
         load_mw=load_mw,
-        largest_unit_mw=max(units or (), default=None),
+        largest_unit_mw=max(units, default=None),
         note=note,
     )
 
@@ -283,10 +281,9 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
     buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
-    units: dict[str, list[float]] | None = None
+    units: dict[str, list[float]] = {number: [] for number in buses}
     if "gen" in tables:
         tables["gen"].need_all("Bus ID", "PMax MW")
-        units = {number: [] for number in buses}
         for row in tables["gen"].rows:
             units[_known_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
     demand: defaultdict[str, float] = defaultdict(float)
@@ -297,7 +294,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
         place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
-        nodes.append(_node(number, area, place, None if units is None else units[number], load_mw, note))
+        nodes.append(_node(number, area, place, units[number], load_mw, note))
     branches = []
     if "branch" in tables:
         tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
@@ -310,6 +307,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     return Draft(
         source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
         nodes=tuple(nodes),
+        plants_known="gen" in tables,
         branches=tuple(branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
