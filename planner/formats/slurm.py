@@ -427,9 +427,15 @@ def read_running(path: Path) -> list[RunningJob]:
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
     jobs = []
     for at, row in rows:
-        if not _holds_nodes(row, where, at):
-            continue
+        states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
+        unknown = next((state for state in states if state not in HOLDS), None)
+        if unknown is not None:
+            text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+            logging.getLogger("planner").warning(text, where, at, unknown)
+        kept = {HOLDS.get(state) for state in states}
         nodes, number, priority = row.get("NodeList"), row.get("JobId"), str(row.get("Priority"))
+        if True not in kept and (nodes in (None, "", "(null)") or (unknown is None and False in kept)):
+            continue
         if not isinstance(nodes, str) or nodes in ("", "(null)"):
             raise InputError(f"{where}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
         cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
@@ -475,14 +481,3 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
             break
     if not found and "No jobs" not in text:
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
-
-
-def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
-    states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
-    unknown = next((state for state in states if state not in HOLDS), None)
-    if unknown is not None:
-        text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
-        logging.getLogger("planner").warning(text, where, at, unknown)
-    kept = {HOLDS.get(state) for state in states}
-    listed = row.get("NodeList") not in (None, "", "(null)")
-    return True in kept or (listed and (unknown is not None or False not in kept))

@@ -105,16 +105,14 @@ def read_model(path: Path) -> Model:
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return model_of(read_json(path), str(path), name)
-
-
-def model_of(data: Any, where: str, name: str) -> Model:
-    """Return the model of a configuration; `where` names it in errors, `name` the model where it has no name itself."""
-    return read_config(data, where, name)[0]
+    return read_config(read_json(path), str(path), name)[0]
 
 
 def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a configuration, and the use made of each of its keys."""
+    """Return the model of a configuration, and the use made of each of its keys.
+
+    `where` names the configuration in errors, `name` the model where it has no name itself.
+    """
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)

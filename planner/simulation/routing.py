@@ -226,8 +226,6 @@ class Flows:
 
 def joined(parts: list[Flows]) -> Flows:
     """Return the flows of several lists as one, in their order."""
-    if len(parts) == 1:
-        return parts[0]
     source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
