@@ -239,21 +239,22 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
 
 def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
     """Sum cables by medium and tiers, each cable as long as the floor makes it."""
-    table, counts = fabric_designs.media_table(built.network), Counter[tuple[int, str]]()
-    metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
+    table = fabric_designs.media_table(built.network)
+    sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
     for block, length in built.measured():
-        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
+        where, chosen, (usd, _) = (
+            f"{block.low_tier} to {block.high_tier}",
+            table.choose(length),
+            table.usd_watts(length),
+        )
         factor = built.switch.link_factor
         if block.low_tier == "gpu":
             factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
-        each, _ = table.usd_watts(length)
         for medium in np.unique(chosen).tolist():
             of = chosen == medium
-            counts[medium, where] += int(of.sum())
-            metres[medium, where] += float(length[of].sum())
-            usd[medium, where] += factor * float(each[of].sum())
-    for key, count in sorted(counts.items(), key=lambda item: (item[0][1], item[0][0])):
-        yield BillLine(built.media[key[0]].name, key[1], count, usd[key], metres[key])
+            sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
+    for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
+        yield BillLine(built.media[medium].name, where, int(count), float(usd), float(metres))
 
 
 def _usd(cents: int) -> str:
