@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base import Frozen
-from planner.instance.read import complaints
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import traffic
@@ -312,14 +311,8 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     if isinstance(given, (Plan, Fabric)):
         return given
     if isinstance(given, Mapping):
-        if "instance" not in given:
-            return load_fabric(given)
-        try:
-            return Plan.model_validate(dict(given))
-        except ValidationError as error:
-            raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
-    data = read_json(Path(given))
-    where = str(given)
+        return plan_of(dict(given), "plan") if "instance" in given else load_fabric(given)
+    data, where = read_json(Path(given)), str(given)
     return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
 
 
