@@ -18,12 +18,12 @@ from planner.simulation.routing import (
     Floats,
     Flows,
     Ints,
-    RouteEntries,
     Routes,
     Tree,
     ecmp,
     hop_of,
     refuse_cut_off,
+    sorted_routes,
     spray,
 )
 from planner.simulation.traffic import failed_cables, permutation
@@ -60,7 +60,7 @@ class Spread:
 
 
 class Queues:
-    """RouteEntries of routes in order of travel, and the bytes that wait at each."""
+    """Entries of routes in order of travel, and the bytes that wait at each."""
 
     def __init__(self, routes: Routes, rate: float, pauses: Pauses, view: "LocalView | None") -> None:
         """Let the bytes of the parts that nothing goes before wait; `rate`: of a host's link, for the thresholds."""
@@ -294,17 +294,16 @@ class LocalView:
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
         self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
-        entries, flow = RouteEntries(), np.tile(np.arange(count), planes * FLOWLETS)
-        for tier in range(tree.tiers):
-            part = np.flatnonzero(self.meeting[flow] > tier)
-            for down in (0, 1):
-                entries.add(part, np.zeros((len(part), 1), np.int64), hop_of(tree, tier, down))
+        flow = np.tile(np.arange(count), planes * FLOWLETS)
+        passing = [np.flatnonzero(self.meeting[flow] > tier) for tier in range(tree.tiers)]
+        ends = [(part, hop_of(tree, tier, down)) for tier, part in enumerate(passing) for down in (0, 1)]
+        entries = ((part, np.zeros((len(part), 1), np.int64), hop, 1.0) for part, hop in ends)
         shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
         none_failed = all((counts > 0).all() for counts in alive.counts)
         self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if none_failed else None
-        self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
+        self.routes: Routes = sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
         """Write the links of entries whose first bytes come, one after another in a random order, by what waits now.

@@ -1,7 +1,7 @@
 """Networks to simulate, by numbers, and which directed links each flow loads: the three transports on one tree."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, NoReturn, Self
@@ -230,6 +230,9 @@ def joined(parts: list[Flows]) -> Flows:
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
+Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
+
+
 class Alive:
     """Which cables are alive, and the next hops that they leave."""
 
@@ -266,7 +269,7 @@ class Alive:
             reached.insert(0, np.logical_or.reduce(reached[0].reshape(rows, widths[t], self.tree.up[t]), axis=2))
         return reached
 
-    def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> "Hops":
+    def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
         tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
@@ -481,36 +484,35 @@ class Routes:
         ), kind
 
 
-class RouteEntries:
-    """Collects entries in any order and sorts them into routes."""
-
-    def __init__(self) -> None:
-        self.part, self.link, self.hop = list[Ints](), list[Ints](), list[Ints]()
-        self.weight = list[Floats]()
-
-    def add(self, part: Ints, link: Ints, hop: int, weight: Floats | float = 1.0) -> None:
-        """Add a row of links for each part; one of weight 0 is left out."""
-        weights = np.broadcast_to(np.asarray(weight, float), link.shape)
-        kept = weights > 0
-        self.part.append(np.broadcast_to(part[:, None], link.shape)[kept])
-        self.link.append(link[kept])
-        self.hop.append(np.full(np.count_nonzero(kept), hop))
-        self.weight.append(weights[kept])
-
-    def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
-        """Return the added entries as routes, sorted by part and hop."""
-        part, link, hop = (np.concatenate([*own, np.empty(0, np.int64)]) for own in (self.part, self.link, self.hop))
-        rank = np.lexsort((hop, part))
-        return Routes(
-            start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
-            link=link[rank],
-            hop=hop[rank],
-            weight=np.concatenate([*self.weight, np.empty(0)])[rank],
-            flow=flow,
-            size=size,
-            capacity=capacity,
-            after=np.full(len(size), -1) if after is None else after,
-        )
+def sorted_routes(
+    entries: Iterable[tuple[Ints, Ints, int, Floats | float]],
+    flow: Ints,
+    size: Floats,
+    capacity: Floats,
+    after: Ints | None = None,
+) -> Routes:
+    """Return entries in any order as routes: parts, a row of links for each, their hop, and shares; of 0 left out."""
+    parts, links, hops = ([np.empty(0, np.int64)] for _ in range(3))
+    weights = [np.empty(0)]
+    for own, rows, at, share in entries:
+        spread = np.broadcast_to(np.asarray(share, float), rows.shape)
+        kept = spread > 0
+        parts.append(np.broadcast_to(own[:, None], rows.shape)[kept])
+        links.append(rows[kept])
+        hops.append(np.full(np.count_nonzero(kept), at))
+        weights.append(spread[kept])
+    part, hop = np.concatenate(parts), np.concatenate(hops)
+    rank = np.lexsort((hop, part))
+    return Routes(
+        start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
+        link=np.concatenate(links)[rank],
+        hop=hop[rank],
+        weight=np.concatenate(weights)[rank],
+        flow=flow,
+        size=size,
+        capacity=capacity,
+        after=np.full(len(size), -1) if after is None else after,
+    )
 
 
 def hop_of(tree: Tree, tier: int, down: int) -> int:
@@ -543,9 +545,6 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     return _routes(tree, flows, classes.capacity(), partial(classes.shared, flows), classes.entries)
 
 
-Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
-
-
 def _routes(
     tree: Tree,
     flows: Flows,
@@ -558,13 +557,16 @@ def _routes(
     `hops` of some flows, the tier at which they turn round and a plane: up and down by tier. `loaded`: entries of a
     flow by tier that are worked on together.
     """
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries()
-    for plane in range(planes):
-        for tier, who in _by_meeting_tier(tree, flows):
-            for chosen in np.array_split(who, max(1, len(who) * loaded(tier) // CHUNK)):
-                for hop, (link, share) in enumerate(hops(chosen, tier, plane)):
-                    entries.add(plane * len(flows) + chosen, link, hop_of(tree, hop // 2, hop % 2), share)
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), capacity)
+    flow, planes = np.arange(len(flows)), len(tree.planes)
+
+    def entries() -> Iterator[tuple[Ints, Ints, int, Floats | float]]:
+        for plane in range(planes):
+            for tier, who in _by_meeting_tier(tree, flows):
+                for chosen in np.array_split(who, max(1, len(who) * loaded(tier) // CHUNK)):
+                    for hop, (link, share) in enumerate(hops(chosen, tier, plane)):
+                        yield plane * len(flows) + chosen, link, hop_of(tree, hop // 2, hop % 2), share
+
+    return sorted_routes(entries(), np.tile(flow, planes), np.tile(flows.size / planes, planes), capacity)
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
