@@ -20,15 +20,7 @@ from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, 
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
-from planner.physics.network.fabric_designs import (
-    WAN_GATEWAY,
-    StageCables,
-    by_reach,
-    lay,
-    lengths,
-    models_of,
-    switch_counts,
-)
+from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
@@ -56,12 +48,12 @@ class BuiltFabric:
     @property
     def models(self) -> dict[str, Switch]:
         """The model of each tier, and of the WAN gateway."""
-        return models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
+        return fabric_designs.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that cables are chosen from by their length; none where links have one price of their kind."""
-        return media_of(self.network) if by_reach(self.network) else ()
+        return media_of(self.network) if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -87,8 +79,8 @@ class BuiltFabric:
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
         """Yield every cable with its length."""
-        measure = lengths(self.design, self.floor)
-        for cables in lay(self.design):
+        measure = fabric_designs.lengths(self.design, self.floor)
+        for cables in fabric_designs.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:

@@ -9,18 +9,8 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.files import read_text
-from planner.imports.grid_tables import (
-    CsvRow,
-    CsvTable,
-    Draft,
-    DraftAuthority,
-    DraftBranch,
-    GridOptions,
-    by_name,
-    counted,
-    names,
-    read_table,
-)
+from planner.imports import grid_tables
+from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions
 from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
@@ -162,7 +152,7 @@ Place = tuple[float, float]
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
     case = read_case(path)
-    buses = by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
+    buses = grid_tables.by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
     live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != ISOLATED}
@@ -187,7 +177,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         nodes=tuple(nodes),
         branches=tuple(branch for branch, _ in branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
-        notes=counted(
+        notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
@@ -250,7 +240,7 @@ def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[s
     """Return the place of each bus, by the table or the one for all others. InputError: a bus has neither."""
     places: dict[str, Place] = {}
     if options.positions is not None:  # rows of other buses are of no use here, and do no harm
-        table = read_table(options.positions)
+        table = grid_tables.read_table(options.positions)
         bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
         lon = table.need("lon", "lng", "longitude")
         for row in table.rows:
@@ -280,7 +270,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     They are on the base of the IEEE reliability test system, 100 MVA, which their files do not state.
     """
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
-    buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
+    buses = grid_tables.by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
     units: dict[str, list[float]] = {number: [] for number in buses}
     if "gen" in tables:
         tables["gen"].need_all("Bus ID", "PMax MW")
@@ -305,13 +295,13 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             ends = {"a": f"bus-{start}", "b": f"bus-{end}"}
             branches.append(DraftBranch(**ends, rating_mw=rating, reactance_pu=x_pu, note=note))
     return Draft(
-        source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
+        source=f"RTS-GMLC tables {grid_tables.names(tables)}; their notice must go with every copy",
         nodes=tuple(nodes),
         plants_known="gen" in tables,
         branches=tuple(branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
-            *counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
+            *grid_tables.counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
         ),
     )

@@ -13,18 +13,8 @@ from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
-from planner.imports.megatron_flags import (
-    DEGREE_KEYS,
-    KNOWN_BY,
-    NO_WORDS,
-    REMEDY,
-    OwnRun,
-    RunValues,
-    layout_choices,
-    megatron_effect,
-    megatron_run,
-    run_of_flags,
-)
+from planner.imports import megatron_flags
+from planner.imports.megatron_flags import DEGREE_KEYS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -68,9 +58,10 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
-        run, flags = megatron_run(script), {}
+        run, flags = megatron_flags.megatron_run(script), {}
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
-        lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value), "--{}"
+        lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
+        "--{}",
     )
     readings = run.items, launcher, doubtful
     items = {
@@ -129,7 +120,7 @@ def _read(values: RunValues, without: re.Pattern[str], known: str | None = None)
             return NO_EFFECT
         if known is not None:
             return NO_WORDS if re.match(known, key) else None
-        return megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
+        return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
     return values.items.read(effect)
 
@@ -161,7 +152,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
         where = f"{values.where}: module_fqns_per_model_part"
-        layout |= layout_choices("|".join("t" * count for count in chunks), stages, where)
+        layout |= megatron_flags.layout_choices("|".join("t" * count for count in chunks), stages, where)
     whole = values.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:
@@ -220,7 +211,7 @@ def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    run = run_of_flags(named, "nemo", compute)
+    run = megatron_flags.run_of_flags(named, "nemo", compute)
     return replace(run, gpus=gpus, items=_read(values, NEMO_WITHOUT))
 
 
