@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from planner.errors import InputError
@@ -43,15 +44,13 @@ def read_case(path: Path) -> Case:
     file = str(path)
     base: float | None = None
     tables: dict[str, list[tuple[int, list[str]]]] = {}
-    lines = list(_code(file, read_text(path)))
-    i = 0
-    while i < len(lines):
-        number, text = lines[i]
+    lines = iter(list(_code(file, read_text(path))))  # a comment that is not closed is told first
+    for number, text in lines:
         opened, based = _OPENS.match(text), _BASE.match(text)
         if opened:
             if opened[1] in tables:
                 raise InputError(f"{file}: line {number}: table {opened[1]!r} is written twice; keep one")
-            tables[opened[1]], i = _matrix_body(file, lines, i, opened.end(), opened[1])
+            tables[opened[1]] = _matrix_body(file, opened[1], chain([(number, text[opened.end() :])], lines))
         elif based:
             base = _matrix_value(file, number, "baseMVA", based[1].strip())
         elif _CHANGES.match(text):
@@ -59,7 +58,6 @@ def read_case(path: Path) -> Case:
                 f"{file}: line {number}: {text.strip()!r} changes the case by a computation, which is not run here; "
                 "save the case with MATPOWER's savecase and import that file"
             )
-        i += 1
     for name in COLUMNS:
         if name not in tables:
             raise InputError(f"{file}: has no table mpc.{name}; give a MATPOWER case file with bus, gen and branch")
@@ -95,15 +93,12 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
         yield start, continued
 
 
-def _matrix_body(
-    file: str, lines: list[tuple[int, str]], first: int, column: int, name: str
-) -> tuple[list[tuple[int, list[str]]], int]:
-    """Return a table's rows as words with line numbers, and the index of the line that closes it."""
-    rows: list[tuple[int, list[str]]] = []
-    for i in range(first, len(lines)):
-        number, text = lines[i]
-        text = text[column:] if i == first else text
-        inside, closed, after = text.partition("]")
+def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list[tuple[int, list[str]]]:
+    """Return a table's rows as words with line numbers, read from behind its opening to the line that closes it."""
+    rows, first = list[tuple[int, list[str]]](), 0
+    for number, line in lines:
+        first = first or number
+        inside, closed, after = line.partition("]")
         if "=" in inside or "[" in inside:
             break
         rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
@@ -111,8 +106,8 @@ def _matrix_body(
             if after.strip(" \t;,"):
                 problem = f"{after.strip()!r} after the table {name!r} is not understood"
                 raise InputError(f"{file}: line {number}: {problem}; end the table with ];")
-            return rows, i
-    raise InputError(f"{file}: line {lines[first][0]}: table {name!r} is never closed; add ]; after its last row")
+            return rows
+    raise InputError(f"{file}: line {first}: table {name!r} is never closed; add ]; after its last row")
 
 
 def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[CsvRow]:
