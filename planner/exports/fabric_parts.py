@@ -364,8 +364,8 @@ def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     for rack in built.names["rack"]:
         for gpu in range(design.gpus_per_rack):
             for lane in range(design.lanes):
-                device, name = interface_of(f"{rack}-gpu{gpu:0{width(design.gpus_per_rack)}d}", str(lane))
-                yield f"{built.site}-{device}", name, nic, "true"
+                name = f"gpu{gpu:0{width(design.gpus_per_rack)}d}/{lane}"  # as `interface_of` has it
+                yield f"{built.site}-{rack}", name, nic, "true"
     for leaf in built.names["leaf"] if design.split > 1 else ():
         for part in range(design.leaf_down_used * design.split):
             yield f"{built.site}-{leaf}", f"port{part // design.split}/{part % design.split}", part_of_port, "true"

@@ -174,9 +174,9 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         line = topologies[chosen]["topology"].line
         raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
     rows = []
-    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), ("switches",))["switches"]
+    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), "switches")["switches"]
     for item in _list(switches, source, "switches"):
-        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
+        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
         switch = _text(row["switch"], source, "switch")
         rows.append(SwitchRow(f"line {item.line}", switch, nodes, children))
@@ -188,7 +188,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     topologies: dict[str, dict[str, Node]] = {}
     for item in [] if _is_empty(root) else _list(root, source, "the file"):
-        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
+        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
         name = _text(pairs["topology"], source, "topology")
         if name in topologies:
             first = topologies[name]["topology"].line
@@ -210,10 +210,10 @@ def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, .
 
 def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int], str]:
     source = hostlists.source
-    pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
+    pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), "blocks")
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
-        row = _mapping(item, source, "a block", ("block", "nodes"), ("block",))
+        row = _mapping(item, source, "a block", ("block", "nodes"), "block")
         name = _text(row["block"], source, "block")
         rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
     if "block_sizes" not in pairs:
@@ -243,16 +243,15 @@ def _text(node: Node, source: str, what: str) -> str:
     return node.value
 
 
-def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Node]:
+def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed: str) -> dict[str, Node]:
     if not isinstance(node.value, dict):
         keys = ", ".join(known)
         raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {keys}; give some of these")
     for key, inner in node.value.items():
         if key not in known:
             raise InputError(f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {hint(key, known)}")
-    for key in needed:
-        if key not in node.value:
-            raise InputError(f"{source}: line {node.line}: {what} has no {key!r}; add it")
+    if needed not in node.value:
+        raise InputError(f"{source}: line {node.line}: {what} has no {needed!r}; add it")
     return node.value
 
 
