@@ -121,8 +121,11 @@ class Tree:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed link."""
-        one = np.repeat(np.asarray(self.rates), self.cables)
-        return np.concatenate([share * one for share in self.planes for _ in (0, 1)])
+        return self.directed([np.repeat(np.asarray(self.rates), self.cables)] * len(self.planes))
+
+    def directed(self, rates: Iterable[Floats]) -> Floats:
+        """Return rates of cables by plane, of all planes together, as those of every directed link of each plane."""
+        return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
         """Return the tree with equal switches and cables as one: an even split without failures loads them alike."""
@@ -250,11 +253,8 @@ class Alive:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
-        one = [
-            np.concatenate([own[plane].ravel() * rate for own, rate in zip(self.counts, self.tree.rates, strict=True)])
-            for plane in range(len(self.tree.planes))
-        ]
-        return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
+        tiers = [own.reshape(len(self.tree.planes), -1) * self.tree.rates[tier] for tier, own in enumerate(self.counts)]
+        return self.tree.directed(np.concatenate(tiers, axis=1))
 
     def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
         """Return, for the host and each tier up to the turn, the positions from which live cables lead on.
@@ -345,15 +345,12 @@ class Classes:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every class of cables in every direction of every plane."""
-        rates = []
-        for plane, share in enumerate(self.tree.planes):
-            one = []
-            for tier, rate in enumerate(self.tree.rates):
-                level = self.levels[tier + 1]
-                cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
-                one.append((cables * rate).ravel())
-            rates += [share * np.concatenate(one)] * 2
-        return np.concatenate(rates)
+        one: list[list[Floats]] = [[] for _ in self.tree.planes]
+        for plane, tier in np.ndindex(len(one), self.tree.tiers):
+            level = self.levels[tier + 1]
+            cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
+            one[plane].append((cables * self.tree.rates[tier]).ravel())
+        return self.tree.directed([np.concatenate(own) for own in one])
 
     def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
         """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""

@@ -54,13 +54,13 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
-    source, target, each = [], [], []
+    source, target, each = list[Ints](), list[Ints](), [np.empty(0)]
     for group in (group for group in groups if len(group) > 1):
-        count = len(group)
-        source.append(np.repeat(group, count - 1))
-        target.append(group[(np.arange(count)[:, None] + np.arange(1, count)[None, :]) % count].ravel())
-        each.append(np.full(count * (count - 1), size / (count - 1)))
-    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
+        others = np.arange(1, len(group))
+        source.append(np.repeat(group, len(others)))
+        target.append(group[(np.arange(len(group))[:, None] + others) % len(group)].ravel())
+        each.append(np.full(len(source[-1]), size / len(others)))
+    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate(each))
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
