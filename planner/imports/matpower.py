@@ -221,8 +221,8 @@ def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]
             if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
             x_pu = reactance(row.number("BR_X"), tap, case.base_mva)
-            ends = {"a": f"bus-{start}", "b": f"bus-{end}"}
-            yield DraftBranch(**ends, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
+            a, b = f"bus-{start}", f"bus-{end}"
+            yield DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
@@ -287,8 +287,8 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             start, end = _ends(row, "From Bus", "To Bus", buses)
             ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0) or None
             x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
-            ends = {"a": f"bus-{start}", "b": f"bus-{end}"}
-            branches.append(DraftBranch(**ends, rating_mw=rating, reactance_pu=x_pu, note=note))
+            a, b = f"bus-{start}", f"bus-{end}"
+            branches.append(DraftBranch(a=a, b=b, rating_mw=rating, reactance_pu=x_pu, note=note))
     return Draft(
         source=f"RTS-GMLC tables {grid_tables.names(tables)}; their notice must go with every copy",
         nodes=tuple(nodes),

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
-from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, GridOptions, read_table
+from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions, read_table
 from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.read import NOT_MODELLED, ReadItems
@@ -151,25 +151,23 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
-    circuits: Counter[tuple[str, str, float, float | None, str | None]] = Counter()
-    ends: dict[tuple[str, str, float, float | None, str | None], tuple[str, str]] = {}
+    alike = defaultdict[tuple[str, str, float, float | None, str | None], list[DraftBranch]](list)
     for branch in draft.branches:
         unlimited = "no limit in the file" if branch.rating_mw is None else None
         note = "; ".join(note for note in (branch.note, unlimited) if note) or None
-        low, high = min(branch.a, branch.b), max(branch.a, branch.b)
-        key = (low, high, unlimited_mw if branch.rating_mw is None else branch.rating_mw, branch.reactance_pu, note)
-        ends.setdefault(key, (branch.a, branch.b))
-        circuits[key] += 1
-    used: Counter[tuple[str, str]] = Counter()
-    lines = []
-    for key, (start, end) in ends.items():
-        used[key[:2]] += 1
-        name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
-        rating = round(key[2], 3) or key[2]  # a kilowatt and less stays as it is
-        if not math.isfinite(rating) or math.isinf(key[3] or 0.0):
+        rating = unlimited_mw if branch.rating_mw is None else branch.rating_mw
+        alike[min(branch.a, branch.b), max(branch.a, branch.b), rating, branch.reactance_pu, note].append(branch)
+    used, lines = Counter[tuple[str, str]](), []
+    for (low, high, rating, reactance, note), branches in alike.items():
+        used[low, high] += 1
+        start, end = branches[0].a, branches[0].b
+        name = f"{start}--{end}" if used[low, high] == 1 else f"{start}--{end}#{used[low, high]}"
+        rating_mw = round(rating, 3) or rating  # a kilowatt and less stays as it is
+        if not math.isfinite(rating_mw) or math.isinf(reactance or 0.0):
             problem = f"branch {name}: its rating or reactance is beyond all numbers"
             raise InputError(f"{draft.source}: {problem}; correct its figures and their units")
-        line = Line(id=name, a=start, b=end, circuits=circuits[key], rating_mw=rating, reactance_pu=key[3], note=key[4])
+        count = len(branches)
+        line = Line(id=name, a=start, b=end, circuits=count, rating_mw=rating_mw, reactance_pu=reactance, note=note)
         lines.append(line)
     return tuple(lines)
 
