@@ -128,7 +128,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
 Flags = dict[str, object]
 
 
-def megatron_script(run: LaunchRun) -> str:
+def _megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     require_on_gpu(run, "megatron")
@@ -388,8 +388,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def torchtitan_toml(run: LaunchRun) -> str:
-    """Write a train config. InputError: torchtitan has no setting for a choice of the layout."""
+def _torchtitan_toml(run: LaunchRun) -> str:
     require_on_gpu(run, "torchtitan")
     tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
@@ -438,8 +437,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def nemo_yaml(run: LaunchRun) -> str:
-    """Write a file of overrides. InputError: Megatron Bridge has no setting for a choice of the layout."""
+def _nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
@@ -468,8 +466,7 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
-def deepspeed_json(run: LaunchRun) -> str:
-    """Write a configuration of DeepSpeed. InputError: it cannot be told the layout."""
+def _deepspeed_json(run: LaunchRun) -> str:
     require_on_gpu(run, "deepspeed")
     return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
@@ -482,8 +479,8 @@ DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
     "deepspeed": deepspeed_keys,
 }
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
-    "megatron": megatron_script,
-    "torchtitan": torchtitan_toml,
-    "nemo": nemo_yaml,
-    "deepspeed": deepspeed_json,
+    "megatron": _megatron_script,
+    "torchtitan": _torchtitan_toml,
+    "nemo": _nemo_yaml,
+    "deepspeed": _deepspeed_json,
 }

@@ -66,9 +66,8 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     carried = {key for _, _, labels in nodes for key in labels}
     if not keys:  # topograph's tiers of any depth, else the family of which most keys are carried
         tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
-        keys = [TIER.format(number) for number in tiers] or max(
-            FAMILIES, key=lambda own: len(carried.intersection(own))
-        )
+        most_carried = max(FAMILIES, key=lambda family: len(carried.intersection(family)))
+        keys = [TIER.format(number) for number in tiers] or most_carried
     keys = [key for key in keys if key in carried]
     if not keys:
         known = ", ".join(family[0] for family in FAMILIES)
@@ -76,10 +75,10 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     rows = []
     for where, name, labels in nodes:
         own = tuple(labels[key] for key in keys if key in labels)
-        if own and len(own) < len(keys):
-            missing = next(key for key in keys if key not in labels)
-            node = f"{source}: {where}: node {name!r}"
-            raise InputError(f"{node} has no label {missing}, though others have; label it")
+        missing = [key for key in keys if key not in labels]
+        if own and missing:
+            problem = f"node {name!r} has no label {missing[0]}, though others have"
+            raise InputError(f"{source}: {where}: {problem}; label it")
         domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
         if own:
             rows.append(Layered(f"{where} ({name})", name, own, domain))
@@ -96,8 +95,7 @@ def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], f
         if not isinstance(conditions, list):
             problem = f"must be a list (is {shown(conditions)})"
             raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
-        conditions = [condition for condition in conditions if isinstance(condition, dict)]
-        ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
+        ready = [one.get("status") for one in conditions if isinstance(one, dict) and one.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(name)
     return frozenset(names - down), frozenset(down)
@@ -135,29 +133,25 @@ _NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdom
 _NAME_RULE = "small letters, digits, - and . alone"
 
 
-def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects one after another, as kubectl apply -f takes them."""
+def _documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
 
-def label(value: str, what: str) -> str:
-    """Return a label's value. InputError where Kubernetes does not accept it."""
+def _label(value: str, what: str) -> str:
     if not _LABEL.fullmatch(value):
         rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
         raise InputError(f"{what}: {value!r} cannot be a label's value ({rule}); rename it")
     return value
 
 
-def object_name(value: str, what: str) -> str:
-    """Return an object's name in lower case. InputError where Kubernetes does not accept it."""
+def _object_name(value: str, what: str) -> str:
     name = value.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         raise InputError(f"{what}: {value!r} cannot be an object's name ({_NAME_RULE}); rename it")
     return name
 
 
-def node_name(value: str) -> str:
-    """Return a node's name unchanged; InputError if it cannot be the name of a Kubernetes node."""
+def _node_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         remedy = "give the names they have there, or take hostlist"
         raise InputError(f"node {value!r} cannot be a Kubernetes node ({_NAME_RULE}); {remedy}")
@@ -178,7 +172,7 @@ API = "kueue.x-k8s.io/v1beta2"
 
 def kueue_job(placed: Placement) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
-    name, job_label, per_node = object_name(placed.job, "job"), label(placed.job, "job"), gpus_of_node(placed)
+    name, job_label, per_node = _object_name(placed.job, "job"), _label(placed.job, "job"), gpus_of_node(placed)
     rank = {node: i for i, node in enumerate(placed.nodes)}
     groups = sorted(placed.groups, key=lambda own: min((rank[x] for x in own.nodes if x in rank), default=len(rank)))
     place = {node: i for i, group in enumerate(groups) for node in group.nodes}
@@ -217,12 +211,12 @@ def kueue_job(placed: Placement) -> str:
     )
     ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
     flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
-    return documents(comment, [*labelled, ranks_by_node, flavor_object, job])
+    return _documents(comment, [*labelled, ranks_by_node, flavor_object, job])
 
 
 def kueue_topology(topology: Topology) -> str:
     """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
-    domain = {node: label(block.name, "block") for block in topology.blocks for node in block.nodes}
+    domain = {node: _label(block.name, "block") for block in topology.blocks for node in block.nodes}
     labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
     levels = [DOMAIN_LABELS[0]]
     if topology.kind != "block":
@@ -232,17 +226,17 @@ def kueue_topology(topology: Topology) -> str:
             raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
         levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
         tiers = {
-            leaf: {TIER.format(i): label(switch, "switch") for i, switch in enumerate(chain)}
+            leaf: {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(chain)}
             for leaf, chain in above.items()
         }
         labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in topology.switches for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
     objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
-    return documents("Apply with kubectl apply --server-side -f.", objects)
+    return _documents("Apply with kubectl apply --server-side -f.", objects)
 
 
 def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(name), "labels": labels}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node_name(name), "labels": labels}}
 
 
 def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
@@ -260,13 +254,13 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 def volcano_hypernodes(topology: Topology) -> str:
     """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
     _require_tree(topology)
-    names = {switch.name: object_name(switch.name, "switch") for switch in topology.switches}
+    names = {switch.name: _object_name(switch.name, "switch") for switch in topology.switches}
     twice = [name for name, times in Counter(names.values()).items() if times > 1]
     if twice:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers, objects = children_of(topology), heights(topology), []
     for switch in topology.switches:
-        members = [("Node", node_name(node)) for node in switch.nodes]
+        members = [("Node", _node_name(node)) for node in switch.nodes]
         members = members or [("HyperNode", names[child]) for child in children[switch.name]]
         spec = {
             "tier": tiers[switch.name] + 1,
@@ -274,12 +268,12 @@ def volcano_hypernodes(topology: Topology) -> str:
         }
         kind, metadata = "HyperNode", {"name": names[switch.name]}
         objects.append({"apiVersion": TOPOLOGY_API, "kind": kind, "metadata": metadata, "spec": spec})
-    return documents("Apply with kubectl apply -f.", objects)
+    return _documents("Apply with kubectl apply -f.", objects)
 
 
 def volcano_job(placed: Placement, topology: Topology) -> str:
     """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
-    name, per_node = object_name(placed.job, "job"), gpus_of_node(placed)
+    name, per_node = _object_name(placed.job, "job"), gpus_of_node(placed)
     groups = [group.nodes for group in placed.groups] or [placed.nodes]
     # The lowest switch above all nodes of the job; leaves are of tier 1.
     _require_tree(topology)
@@ -290,7 +284,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
     tasks = []
     for i, nodes in enumerate(groups):
         # The affinity binds a group's pods to its nodes; that no two share a node follows from their GPUs alone.
-        expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in nodes]}
+        expression = {"key": HOSTNAME, "operator": "In", "values": [_node_name(node) for node in nodes]}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         template = {"spec": {**pod(per_node), "affinity": affinity}}
@@ -306,7 +300,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
         f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
         "apply the HyperNodes first, put the training image in."
     )
-    return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
+    return _documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 
 def _require_tree(topology: Topology) -> None:

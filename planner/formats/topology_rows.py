@@ -36,7 +36,7 @@ class Hostlists:
         return names
 
 
-def raise_all(source: str, problems: Iterable[str]) -> None:
+def _raise_all(source: str, problems: Iterable[str]) -> None:
     """Raise every complaint at once; nothing where there are none."""
     lines = [f"{source}: {problem}" for problem in problems]
     if len(lines) > SHOWN:
@@ -118,7 +118,7 @@ def tree(
     source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
 ) -> Topology:
     """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
-    raise_all(source, _names(rows, "switch"))
+    _raise_all(source, _names(rows, "switch"))
     contents = []
     for row in rows:
         if row.nodes and row.children:
@@ -127,13 +127,13 @@ def tree(
         if not row.nodes and not row.children:
             none = "has neither nodes nor switches; give it some or remove it"
             contents.append(f"{row.where}: switch {row.name!r} {none}")
-    raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    _raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
-    raise_all(source, _shape(rows, parents))
+    _raise_all(source, _shape(rows, parents))
     leaf_nodes = {node for row in rows for node in row.nodes}
     strays = ((block, node) for block in blocks for node in block.nodes if node not in leaf_nodes)
     under_none = "is under no leaf; add it to one"
-    raise_all(source, (f"{row.where}: node {node!r} of block {row.name!r} {under_none}" for row, node in strays))
+    _raise_all(source, (f"{row.where}: node {node!r} of block {row.name!r} {under_none}" for row, node in strays))
     switches = tuple(TopologySwitch(name=row.name, parent=parents.get(row.name), nodes=row.nodes) for row in rows)
     own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
     return Topology(kind="tree", switches=switches, blocks=own_blocks, block_sizes=tuple(sizes))
@@ -143,7 +143,7 @@ def block_topology(
     source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
 ) -> Topology:
     """Return a topology of blocks alone."""
-    raise_all(source, _block_problems(blocks, sizes, sizes_where))
+    _raise_all(source, _block_problems(blocks, sizes, sizes_where))
     own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
     return Topology(kind="block", blocks=own_blocks, block_sizes=tuple(sizes))
 

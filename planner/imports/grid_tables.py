@@ -70,8 +70,7 @@ class GridOptions:
     source: str | None = None
 
 
-def slug(text: str) -> str:
-    """Return a name as an id: lower case, words joined by hyphens."""
+def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 
@@ -321,9 +320,9 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
     used: set[str] = set()
     for plants in groups_of_plants:
         first = plants[0]
-        name = slug(first.name)
+        name = _slug(first.name)
         while name in used:
-            name += f"-{slug(first.id)}"
+            name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in plants if plant.largest_unit_mw is not None]
         rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""

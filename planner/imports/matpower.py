@@ -39,8 +39,7 @@ class Case:
     dc_lines: int
 
 
-def read_case(path: Path) -> Case:
-    """Read the tables of a case file."""
+def _read_case(path: Path) -> Case:
     file = str(path)
     base: float | None = None
     tables: dict[str, list[tuple[int, list[str]]]] = {}
@@ -146,7 +145,7 @@ Place = tuple[float, float]
 
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
-    case = read_case(path)
+    case = _read_case(path)
     buses = grid_tables.by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")

@@ -24,7 +24,7 @@ OPTIONS = {
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
-def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
+def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
     """Return the authorities (user's table, then options, then files), and a sentence for each figure missing."""
     given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
@@ -99,13 +99,13 @@ class Imported:
     items: ReadItems
 
 
-def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
+def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
     draft = _only(draft, options.only)
     nodes = tuple(_nodes(draft.nodes, options))
     lines = _lines(draft, installed_mw)
-    authorities, missing = fill(draft, options)
+    authorities, missing = _fill(draft, options)
     if not draft.plants_known:
         missing += (f"generation_mw of {len(nodes):,} nodes: written as 0; give a plant list with the files",)
     if not lines:
@@ -229,7 +229,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         others = f"(with {len(files) - 1} other files, --format {kind})"
         raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
     if cases:
-        return assemble(matpower.read_matpower(cases[0], options), options)
+        return _assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
     columns = sorted(
         (f"{Path(table.file).name}: {column}", column in table.looked_up)
@@ -238,7 +238,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     )
     taken, ignored = (tuple(column for column, used in columns if used is read) for read in (True, False))
     items = ReadItems(taken=taken, ignored=ignored)
-    return assemble(draft, options, items)
+    return _assemble(draft, options, items)
 
 
 def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:

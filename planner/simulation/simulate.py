@@ -145,7 +145,7 @@ def simulate(
         line = busiest_bytes(flows) / request.tree.host_rate
         tail = float(completions.max())
         figures = {"ideal_seconds": ideal, "tail_seconds": tail, "slowdown": tail / ideal, "line_rates": tail / line}
-        runs.append(SeedRun(seed=seed, fct_seconds=percentiles(completions), **figures))
+        runs.append(SeedRun(seed=seed, fct_seconds=_percentiles(completions), **figures))
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
@@ -161,9 +161,9 @@ def simulate(
         host_bytes=busiest_bytes(flows),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
         runs=tuple(runs),
-        fct_seconds=percentiles(np.concatenate(times)),
-        fct_over_ideal=percentiles(np.concatenate(ratios)),
-        slowdown=percentiles(tails),
+        fct_seconds=_percentiles(np.concatenate(times)),
+        fct_over_ideal=_percentiles(np.concatenate(ratios)),
+        slowdown=_percentiles(tails),
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([run.line_rates for run in runs])),
         assumed_line_rates=None if several else request.patterns[0].assumed,
@@ -201,8 +201,7 @@ def busiest_bytes(flows: Flows) -> float:
     return max(float(np.bincount(ends, flows.size).max()) for ends in (flows.source, flows.target))
 
 
-def percentiles(values: Floats) -> Percentiles:
-    """Return the percentiles of a distribution."""
+def _percentiles(values: Floats) -> Percentiles:
     p50, p90, p99, largest = (float(value) for value in np.percentile(values, [50, 90, 99, 100]))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=largest)
 
