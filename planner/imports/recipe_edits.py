@@ -8,7 +8,7 @@ from typing import Any
 from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch_run import SHARDING, LaunchRun
+from planner.exports.launch import SHARDING, LaunchRun
 from planner.formats import placed_job
 from planner.formats.shell_script import Script, ScriptText, started, typed
 from planner.formats.yaml_text import TableText

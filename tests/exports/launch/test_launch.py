@@ -20,8 +20,7 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import WRITERS, _switches, megatron_flags, nearest_choices
-from planner.exports.launch_run import LaunchRun, run_of
+from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.framework_rules import OVERLAP_FLAGS

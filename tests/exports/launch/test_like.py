@@ -16,7 +16,7 @@ from launch_layouts import layout_of, plan_for, question
 import planner
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
-from planner.exports.launch_run import LaunchRun, run_of
+from planner.exports.launch import LaunchRun, run_of
 from planner.imports.recipe_edits import differences, written_like
 from planner.imports.training_run import layout_of_run, read_run, run_of_text
 from planner.instance.instance import Instance

@@ -11,8 +11,7 @@ from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices
-from planner.exports.launch_run import run_of
+from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.training_run import layout_of_run, read_run
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
