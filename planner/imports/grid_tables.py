@@ -80,7 +80,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
 
 
 Vectors = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
@@ -98,18 +97,6 @@ def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
 def nearest(points: Vectors, centre: Vectors) -> int:
     """Return the index of the point nearest to `centre`; the first of equals."""
     return int(_chord2(points, centre).argmin())
-
-
-def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator[Indices]:
-    """Group points: the largest left absorbs all within the radius (no chains); the centre is first, ties in order."""
-    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
-    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
-    left: Indices = np.argsort(-np.asarray(size, dtype=float), kind="stable")
-    while left.size:
-        within = _chord2(points[left], points[left[0]]) <= limit
-        within[0] = True
-        yield left[within]
-        left = left[~within]
 
 
 CORRECT_OR_REMOVE = "correct it, or remove the row"
@@ -305,14 +292,23 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield the plants of each node, its largest first, by authority; the order of the list does not matter."""
+    """Yield the plants of each node by authority; the order of the list does not matter.
+
+    The largest plant left absorbs all within the radius (no chains); it comes first, ties in the order of ids.
+    """
+    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
+    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
         points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
-        for indices in groups(points, [plant.mw for plant in own], radius_km):
-            yield [own[index] for index in indices]
+        left = np.argsort([-plant.mw for plant in own], kind="stable")
+        while left.size:
+            within = _chord2(points[left], points[left[0]]) <= limit
+            within[0] = True
+            yield [own[index] for index in left[within]]
+            left = left[~within]
 
 
 def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
