@@ -32,6 +32,9 @@ class Node:
     plain: bool = True
 
 
+Holder = list[Node] | dict[str, Node]
+
+
 def parse(text: str, source: str) -> Node:
     """Read one document; scalars stay text, and an empty one is null."""
     try:
@@ -49,46 +52,45 @@ def parse(text: str, source: str) -> Node:
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
     """Build the values of a document from its events, without recursion."""
     root: Node | None = None
-    open_nodes: list[tuple[Node, list[str]]] = []  # lists and mappings, and the key of each that waits for its value
+    open_nodes: list[tuple[Holder, list[str]]] = []  # lists and mappings, and the key of each that waits for its value
     for event in events:
-        where = f"{source}: line {event.start_mark.line + 1}"
+        line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             open_nodes.pop()
         if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-            raise InputError(f"{where}: a second document begins; keep one a file")
+            raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
         if not isinstance(event, yaml.NodeEvent):
             continue
         tag = getattr(event, "tag", None)
         if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
             what = f"tag {tag}" if tag else f"anchor {event.anchor}"
-            raise InputError(f"{where}: {what} is YAML that is not read here; write the value itself")
-        node = Node(event.start_mark.line + 1, {} if isinstance(event, yaml.MappingStartEvent) else [])
+            raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
+        holder: Holder = {} if isinstance(event, yaml.MappingStartEvent) else []
+        node = Node(line, holder)
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(node.line, event.value, plain=not event.style)
+            node = Node(line, event.value, plain=not event.style)
         if open_nodes:
-            _add(*open_nodes[-1], node, where)
+            _add(*open_nodes[-1], node, source)
         else:
             root = node
         if not isinstance(event, yaml.ScalarEvent):
-            open_nodes.append((node, []))
+            open_nodes.append((holder, []))
             if len(open_nodes) > _DEEPEST:
-                raise InputError(f"{where}: is nested deeper than {_DEEPEST}; flatten it")
+                raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
     return Node(1, "") if root is None else root
 
 
-def _add(parent: Node, waiting: list[str], node: Node, where: str) -> None:
+def _add(parent: Holder, waiting: list[str], node: Node, source: str) -> None:
     """Add a value to the open node: as an item of a list, as a key of a mapping, or as the value of its last key."""
-    if isinstance(parent.value, list):
-        parent.value.append(node)
-    elif not isinstance(parent.value, dict):
-        raise TypeError(type(parent.value))
+    if isinstance(parent, list):
+        parent.append(node)
     elif waiting:
-        parent.value[waiting.pop()] = node
+        parent[waiting.pop()] = node
     elif not isinstance(node.value, str):
-        raise InputError(f"{where}: a key must be a text; write such as topology: fabric")
-    elif node.value in parent.value:
-        first = parent.value[node.value].line
-        raise InputError(f"{where}: {node.value!r} is given twice in one mapping (first at line {first}); keep one")
+        raise InputError(f"{source}: line {node.line}: a key must be a text; write such as topology: fabric")
+    elif node.value in parent:
+        problem = f"{node.value!r} is given twice in one mapping (first at line {parent[node.value].line})"
+        raise InputError(f"{source}: line {node.line}: {problem}; keep one")
     else:
         waiting.append(node.value)
 
