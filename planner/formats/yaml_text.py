@@ -95,12 +95,12 @@ def _add(parent: Holder, waiting: list[str], node: Node, source: str) -> None:
         waiting.append(node.value)
 
 
-def dump(value: Any) -> str:
-    """Write dicts, lists and scalars as YAML; texts that could be read otherwise are quoted."""
+def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Write dicts, lists and scalars in them as YAML; texts that could be read otherwise are quoted."""
     return "".join(f"{line}\n" for line in _dumped(value))
 
 
-def _dumped(value: Any) -> Iterator[str]:
+def _dumped(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, (Mapping, list, tuple)) and inner:
@@ -108,13 +108,11 @@ def _dumped(value: Any) -> Iterator[str]:
                 yield from (f"  {line}" for line in _dumped(inner))
             else:
                 yield f"{scalar(key)}: {scalar(inner)}"
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    else:
         for inner in value:
             first, *rest = _dumped(inner) if isinstance(inner, (Mapping, list, tuple)) and inner else (scalar(inner),)
             yield f"- {first}"
             yield from (f"  {line}" for line in rest)
-    else:
-        yield scalar(value)
 
 
 def scalar(value: Any) -> str:
