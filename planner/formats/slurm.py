@@ -318,11 +318,14 @@ def read_states(path: str | Path) -> NodeStates:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = {key: {json.dumps(item.get(key), sort_keys=True) for item in listed} for item in listed for key in item}
+    fields = dict.fromkeys(key for item in listed for key in item)
     # Fields that decide a node's jobs are reported where nodes differ.
-    reported = tuple(f"{key} (nodes differ)" for key in DECIDING if len(fields.get(key, ())) > 1)
-    ignored = tuple(key for key in fields if key not in named and f"{key} (nodes differ)" not in reported)
-    items = ReadItems(taken=tuple(key for key in fields if key in named), ignored=ignored, not_modelled=reported)
+    differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
+    items = ReadItems(
+        taken=tuple(key for key in fields if key in named),
+        ignored=tuple(key for key in fields if key not in named and key not in differ),
+        not_modelled=tuple(f"{key} (nodes differ)" for key in differ),
+    )
     return found.replaced(items=items)
 
 
