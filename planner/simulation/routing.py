@@ -365,8 +365,13 @@ class Classes:
         """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
         both = flows.source[chosen], flows.target[chosen]
         ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
-        ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
-        alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
+        ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
+        # Which classes lead to the target of each flow, tier by tier.
+        alive = [np.ones((len(chosen), 1), bool)]
+        for t in range(tier):
+            alive.append(alive[-1][:, self.levels[t + 1].parent] & (ups[t] > 0) & (downs[t] > 0))
+        for t in reversed(range(tier)):
+            alive[t] &= np.logical_or.reduceat(alive[t + 1], self.levels[t + 1].starts, axis=1)
         if not alive[0].all():
             refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
         share, loads = np.ones((len(chosen), 1)), []
@@ -376,15 +381,6 @@ class Classes:
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
             loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
         return loads
-
-    def _reaching(self, ups: list[Ints], downs: list[Ints]) -> list[np.ndarray]:
-        """Return for each flow, tier by tier, which classes lead to its target."""
-        valid = [np.ones((len(ups[0]), 1), bool)]
-        for tier, (up, down) in enumerate(zip(ups, downs, strict=True)):
-            valid.append(valid[-1][:, self.levels[tier + 1].parent] & (up > 0) & (down > 0))
-        for tier in reversed(range(len(ups))):
-            valid[tier] &= np.logical_or.reduceat(valid[tier + 1], self.levels[tier + 1].starts, axis=1)
-        return valid
 
 
 def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
