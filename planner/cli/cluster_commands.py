@@ -1,6 +1,5 @@
 """Commands on a real cluster: `planner place`, `topology`, `defragment`, `preempt`, `resize`, `queue`."""
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -96,7 +95,7 @@ def place(
         import planner
         import planner.formats.topology_files
         import planner.scheduling.session
-        from planner.formats.topology_files import read_topology
+        from planner.formats.topology_files import read_topology, write_placed
 
     console.require_choice("--format", form, PLACEMENT_FORMATS)
     require_writable(output)
@@ -132,7 +131,7 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
-    console.print_or_write(placement_text(placement, form, cluster), output)
+    console.print_or_write(write_placed(placement, cluster, form), output)
     if output is not None:
         print(placement_summary(placement))
     if placement.stopped == "interrupted":
@@ -174,17 +173,6 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
     return found
-
-
-def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
-    """Write a placement in one of the formats; JSON has its figures and proof besides the fields for schedulers."""
-    from planner.formats.placed_job import placed_job_of
-    from planner.formats.topology_files import as_document, write_placed
-
-    placed = placed_job_of(placement)
-    if form == "json":
-        return json.dumps({**as_document(placed, topology), **placement.model_dump(mode="json")}, indent=1) + "\n"
-    return write_placed(placed, topology, form)
 
 
 def placement_summary(placement: "Placement") -> str:

@@ -187,9 +187,8 @@ def launch(
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
-    from planner.exports.launch import STACKS, WRITERS
-    from planner.exports.launch_run import run_of
-    from planner.formats.placed_job import placed_job_of, read_placement
+    from planner.exports.launch import STACKS, WRITERS, run_of
+    from planner.formats.placed_job import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
@@ -213,7 +212,7 @@ def launch(
         if like is None:
             text = WRITERS[framework](run)
         else:
-            placed = None if placement is None else placed_job_of(read_placement(placement))
+            placed = None if placement is None else read_placement(placement)
             text, reported = written_like(text, like, run, given.instance, placed)
         own_lines = own_step(given, run, file.switches, str(like)) if file is not None and file.switches else []
     if given.layout is not None and not given.layout.metrics.fits_memory:
@@ -305,7 +304,7 @@ def import_(
     load = sum(node.load_mw for node in written.nodes)
     headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for figure in imported.missing:
+    for figure in imported.items.defaulted:
         print(f"missing: {figure}", file=sys.stderr)
     for item in imported.items.not_modelled:
         print(f"not modelled: {item}", file=sys.stderr)

@@ -194,13 +194,15 @@ def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> Failure
     design, lost = built.design, _lost(built.design, tier)
     cut = 0 if tier != "leaf" or design.lanes > 1 else design.rail_gpus * (design.rails if design.single else 1)
     of_nic = design.lanes / (design.lanes - 1) if tier == "leaf" and design.lanes > 1 else 1.0
-    send = allreduce = None
+    send: float | None = None
+    allreduce: float | None = None
     if built.site in physics.crossings:
         where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
         left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
         slow = physics.transport_slowdown
-        send = _finite(of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left))
-        allreduce = _finite(of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left))
+        send = of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left)
+        allreduce = of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left)
+        send, allreduce = (x if math.isfinite(x) else None for x in (send, allreduce))
     most = max(lost.leaf, lost.pod, lost.zone)
     if tier == WAN_GATEWAY:
         most = design.networks / design.wan_gateways
@@ -225,10 +227,6 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
         "super-spine": (0.0, 0.0, design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)),
     }
     return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:

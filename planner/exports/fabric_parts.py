@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -20,15 +20,7 @@ from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, 
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
-from planner.physics.network.fabric_designs import (
-    WAN_GATEWAY,
-    StageCables,
-    by_reach,
-    lay,
-    lengths,
-    models_of,
-    switch_counts,
-)
+from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
@@ -56,12 +48,12 @@ class BuiltFabric:
     @property
     def models(self) -> dict[str, Switch]:
         """The model of each tier, and of the WAN gateway."""
-        return models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
+        return fabric_designs.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that cables are chosen from by their length; none where links have one price of their kind."""
-        return media_of(self.network) if by_reach(self.network) else ()
+        return media_of(self.network) if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -73,8 +65,12 @@ class BuiltFabric:
         second[WAN_GATEWAY] = design.wan_gateways // design.networks
         if design.zones:
             second |= {"super-spine": design.super_spine_boxes or design.core_up // design.core_bundle}
-        names = {tier: _pairs(tier, size // second[tier], second[tier]) for tier, size in switch_counts(design).items()}
-        return names | {"rack": [f"{PREFIX}{i:0{width(design.racks)}d}" for i in range(design.racks)]}
+        names = {"rack": [f"{PREFIX}{i:0{width(design.racks)}d}" for i in range(design.racks)]}
+        for tier, size in switch_counts(design).items():
+            rows, columns = range(size // second[tier]), range(second[tier])
+            a, b = width(len(rows)), width(len(columns))
+            names[tier] = [f"{tier}-{i:0{a}d}-{j:0{b}d}" for i in rows for j in columns]
+        return names
 
     def gpu_name(self, gpu: int) -> str:
         """Return the name of a GPU: its rack's and its index there."""
@@ -83,8 +79,8 @@ class BuiltFabric:
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
         """Yield every cable with its length."""
-        measure = lengths(self.design, self.floor)
-        for cables in lay(self.design):
+        measure = fabric_designs.lengths(self.design, self.floor)
+        for cables in fabric_designs.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
@@ -97,11 +93,6 @@ class BuiltFabric:
         network, own = switch // (design.domains * design.rails), switch % (design.domains * design.rails)
         row, column = own // design.rails // design.domains_per_pod, own % design.rails // design.rails_per_pod
         return network * design.pods + row * design.pods_across + column
-
-
-def _pairs(word: str, first: int, second: int) -> list[str]:
-    a, b = width(first), width(second)
-    return [f"{word}-{i:0{a}d}-{j:0{b}d}" for i in range(first) for j in range(second)]
 
 
 def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
@@ -169,25 +160,17 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
     media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
     counts = switch_counts(built.design)
     for cables, metres in built.measured():
-        chosen = table.choose(metres)
-        network = cables.high // (counts[cables.high_tier] // built.design.networks)
+        chosen, is_gpu = table.choose(metres), cables.low_tier == "gpu"
         by_name = [media[i] for i in np.where(chosen == NO_MEDIUM, len(built.media), chosen)]
-        yield cables.low_tier, _named(built, cables, metres, by_name, (network % built.design.lanes).tolist())
-
-
-def _named(
-    built: BuiltFabric, cables: StageCables, metres: Metres, media: list[str], lanes: list[int]
-) -> Iterator[LabelledCable]:
-    """Name a block of cables; where a leaf's port is split, a GPU's end is named port/part."""
-    low = cables.low.tolist()
-    low_names = map(built.gpu_name, low) if cables.low_tier == "gpu" else (built.names[cables.low_tier][i] for i in low)
-    high_names = built.names[cables.high_tier]
-    split = built.design.split if cables.low_tier == "gpu" else 1
-    high_port = [str(port) if split == 1 else f"{port // split}/{port % split}" for port in cables.high_port.tolist()]
-    low_port, high, far = cables.low_port.tolist(), cables.high.tolist(), metres.tolist()
-    ends = zip(low_names, low_port, high, high_port, far, media, lanes, strict=True)
-    for name, port, switch, at, length, medium, lane in ends:
-        yield LabelledCable(name, str(port), high_names[switch], at, length, medium, lane)
+        network = cables.high // (counts[cables.high_tier] // built.design.networks)
+        lanes = (network % built.design.lanes).tolist()
+        low = [built.gpu_name(i) if is_gpu else built.names[cables.low_tier][i] for i in cables.low.tolist()]
+        high = [built.names[cables.high_tier][i] for i in cables.high.tolist()]
+        # Where a leaf's port is split, a GPU's end is named port/part.
+        split, ports = built.design.split if is_gpu else 1, cables.high_port.tolist()
+        high_ports = [str(port) if split == 1 else f"{port // split}/{port % split}" for port in ports]
+        low_ports = map(str, cables.low_port.tolist())
+        yield cables.low_tier, map(LabelledCable, low, low_ports, high, high_ports, metres.tolist(), by_name, lanes)
 
 
 BILL_HEADER = ("part", "where", "count", "metres", "usd")
@@ -230,41 +213,40 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
         boxes[built.models[tier].name] += count
     yield from (BillLine(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
     yield BillLine(switch.name, "WAN gateway", design.wan_gateways, design.wan_gateways * switch.price_usd)
-    yield from _by_length(built) if fabric_designs.by_reach(network) else _by_kind(built)
+    if fabric_designs.by_reach(network):
+        yield from _by_length(built)
+    else:
+        up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
+        ends, cables, optics = fabric_designs.endpoint_factor(switch, design.split), network.cables, network.optics
+        for where, links, factor, cable_usd, modules in (
+            ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
+            ("switch to switch", up, switch.link_factor, cables.switch_usd, cables.switch_transceivers),
+        ):
+            yield BillLine(optics.name, where, links * modules, factor * links * modules * optics.price_usd)
+            yield BillLine("cable", where, links, factor * links * cable_usd)
     if network.power_usd_per_watt:
         power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
         yield BillLine("power over the years", f"{built.fabric.power_mw:.6g} MW", None, power)
 
 
-def _by_kind(built: BuiltFabric) -> Iterator[BillLine]:
-    network, design, cables = built.network, built.design, built.network.cables
-    up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
-    ends = fabric_designs.endpoint_factor(built.switch, design.split)
-    for where, links, factor, cable_usd, modules in (
-        ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
-        ("switch to switch", up, built.switch.link_factor, cables.switch_usd, cables.switch_transceivers),
-    ):
-        yield BillLine(network.optics.name, where, links * modules, factor * links * modules * network.optics.price_usd)
-        yield BillLine("cable", where, links, factor * links * cable_usd)
-
-
 def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
     """Sum cables by medium and tiers, each cable as long as the floor makes it."""
-    table, counts = fabric_designs.media_table(built.network), Counter[tuple[int, str]]()
-    metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
+    table = fabric_designs.media_table(built.network)
+    sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
     for block, length in built.measured():
-        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
+        where, chosen, (usd, _) = (
+            f"{block.low_tier} to {block.high_tier}",
+            table.choose(length),
+            table.usd_watts(length),
+        )
         factor = built.switch.link_factor
         if block.low_tier == "gpu":
             factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
-        each, _ = table.usd_watts(length)
         for medium in np.unique(chosen).tolist():
             of = chosen == medium
-            counts[medium, where] += int(of.sum())
-            metres[medium, where] += float(length[of].sum())
-            usd[medium, where] += factor * float(each[of].sum())
-    for key, count in sorted(counts.items(), key=lambda item: (item[0][1], item[0][0])):
-        yield BillLine(built.media[key[0]].name, key[1], count, usd[key], metres[key])
+            sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
+    for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
+        yield BillLine(built.media[medium].name, where, int(count), float(usd), float(metres))
 
 
 def _usd(cents: int) -> str:
@@ -382,8 +364,8 @@ def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     for rack in built.names["rack"]:
         for gpu in range(design.gpus_per_rack):
             for lane in range(design.lanes):
-                device, name = interface_of(f"{rack}-gpu{gpu:0{width(design.gpus_per_rack)}d}", str(lane))
-                yield f"{built.site}-{device}", name, nic, "true"
+                name = f"gpu{gpu:0{width(design.gpus_per_rack)}d}/{lane}"  # as `interface_of` has it
+                yield f"{built.site}-{rack}", name, nic, "true"
     for leaf in built.names["leaf"] if design.split > 1 else ():
         for part in range(design.leaf_down_used * design.split):
             yield f"{built.site}-{leaf}", f"port{part // design.split}/{part % design.split}", part_of_port, "true"
@@ -479,13 +461,11 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
 
     InputError names the file, and the line: no such table, a row of another length, or no cable of this fabric.
     """
-    planned: Ends = {}
-    for own in chain.from_iterable(block for _, block in labelled(fabric)):
-        low, high = f"{own.low}:{own.low_port}", f"{own.high}:{own.high_port}"
-        planned[low], planned[high] = high, low
+    cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
+    planned: Ends = dict(cables) | {high: low for low, high in cables}
     kept, doubled = _by_port(_read(path, fabric), planned)
     at = {end: cable for cable in kept for end in cable.own}
-    missing = {one: other for one, other in _once(planned) if one not in at or at[one].far(one) != other}
+    missing = {one: other for one, other in cables if one not in at or at[one].far(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
     used = {one: other for one, other in missing.items() if one in at and other in at}
     swapped = {one: other for one, other in used.items() if planned.get(at[one].far(one)) == at[other].far(other)}
@@ -519,18 +499,10 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
     count = sum(map(len, counts.values()))
     if not count:
-        return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
+        return CableDifferences(f"{fabric.site}: all {len(cables):,} cables are as designed", [])
     kinds = ", ".join(f"{len(of):,} {kind}" for kind, of in counts.items() if of)
     verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
     return CableDifferences(verdict, [*lost, *more, *moved, *twice, *pairs])
-
-
-def _once(ends: Ends) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
-    for one, other in ends.items():
-        if one not in seen:
-            seen.add(other)
-            yield one, other
 
 
 def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
@@ -557,11 +529,16 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
     table = csv_rows(path, text, delimiter=max(",;|\t", key=head.count))
-    columns, netbox = _columns(path, [cell.strip().lower() for cell in next(table, (1, []))[1]])
+    header = [cell.strip().lower() for cell in next(table, (1, []))[1]]
+    names = next((names for names in (OWN, *NETBOX) if set(names) <= set(header)), None)
+    if names is None:
+        wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
+        raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")
+    columns = [header.index(name) for name in names]
     built, rows = list[BuiltCable](), 0
     for rows, (line, row) in enumerate(table, 1):  # noqa: B007
         cells = [unescaped(row[column].strip()) for column in columns]
-        if netbox:  # a port's label is in brackets behind its name
+        if names is not OWN:  # a port's label is in brackets behind its name
             at_site = f"{fabric.site}-"
             low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
@@ -574,11 +551,3 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
         remedy = "give cables of this site, or another --site"
         raise InputError(f"{path}: {problem}, such as {fabric.gpu_name(0)}:0; {remedy}")
     return built
-
-
-def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:
-    for names in (OWN, *NETBOX):
-        if set(names) <= set(header):
-            return [header.index(name) for name in names], names is not OWN
-    wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
-    raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")

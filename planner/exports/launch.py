@@ -1,18 +1,123 @@
-"""A layout for other tools: flags and files of launchers."""
+"""A training run as planned, and its layout for other tools: flags and files of launchers."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from planner.checks.layout import broken_rules
+from planner.cluster import HOST_GPUS
 from planner.errors import InputError
-from planner.exports.launch_run import SHARDING, LaunchRun
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.workload import CORE_ATTENTION, Dispatcher, Software
-from planner.physics.training.parallel_strategy import strategy_of
+from planner.instance.hardware import Rack
+from planner.instance.workload import CORE_ATTENTION, Dispatcher, Model, Precision, RecomputeModule, Software
+from planner.physics.training.collectives import smaller_chunks_first
+from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
+from planner.physics.training.schedule import chunk_sizes
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
+
+BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRun:
+    """A training run as planned."""
+
+    name: str
+    model: Model
+    precision: Precision
+    sequence_length: int
+    layout: LayoutPlan
+    rack_gpus: int
+    software: Software | None
+
+    @property
+    def modules(self) -> tuple[RecomputeModule, ...]:
+        """Modules that selective recompute runs again."""
+        return CORE_ATTENTION if self.software is None else self.software.recompute_modules
+
+    @property
+    def data_parallel(self) -> int:
+        """Replicas over all sites."""
+        return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
+
+    @property
+    def gpus(self) -> int:
+        """Ranks that are started."""
+        layout = self.layout
+        return layout.stage_gpus * layout.pipeline_parallel * self.data_parallel
+
+    @property
+    def node_gpus(self) -> int:
+        """GPUs that one host starts: as many as all hosts can start alike."""
+        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= HOST_GPUS else HOST_GPUS)
+        return math.gcd(own, self.gpus)
+
+    @property
+    def nodes(self) -> int:
+        """Hosts that start ranks."""
+        return self.gpus // self.node_gpus
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences of one step."""
+        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
+
+    @property
+    def chunks(self) -> list[int]:
+        """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
+        virtual = self.layout.virtual_stages
+        sizes = [
+            chunk_sizes(count, virtual, smaller_first=bool(smaller_chunks_first(self.model, stage)))
+            for stage, count in enumerate(self.layout.layers_per_stage)
+        ]
+        return [count for chunks in zip(*sizes, strict=True) for count in chunks]
+
+    @property
+    def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
+        """Whether racks hold what ranks in order fill them with, whole pipelines first, or neither.
+
+        Megatron orders ranks by tensor, context, data and pipeline, or with --use-tp-pp-dp-mapping by pipeline and then
+        data; that it refuses where experts and the other weights have other replicas (parallel_state.py), and under its
+        FSDP.
+        """
+        layout, unit = self.layout, self.layout.stage_gpus
+        ordered = min_stages_per_rack(
+            self.rack_gpus, unit, layout.pipeline_parallel, self.data_parallel, -(-self.gpus // self.rack_gpus)
+        )
+        if layout.stages_per_rack <= ordered:
+            return "as ranks"
+        first = min(layout.pipeline_parallel, self.rack_gpus // unit)
+        refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
+        return "mixed" if refused or layout.stages_per_rack != first else "pipelines"
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all chunks have as many layers."""
+        return len(set(self.chunks)) == 1
+
+
+def run_of(plan: Plan, where: str) -> LaunchRun:
+    """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
+    layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
+    if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
+        why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
+        raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
+    return LaunchRun(
+        name=plan.instance.name,
+        model=work.model,
+        precision=work.precision,
+        sequence_length=work.sequence_length,
+        layout=layout,
+        rack_gpus=rack.gpus,
+        software=work.software if isinstance(work.software, Software) else None,
+    )
+
 
 # Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
@@ -124,10 +229,11 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value, several: a word each
+# Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
+Flags = dict[str, object]
 
 
-def megatron_script(run: LaunchRun) -> str:
+def _megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     require_on_gpu(run, "megatron")
@@ -139,8 +245,7 @@ def megatron_script(run: LaunchRun) -> str:
         )
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
-    texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
-    arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
+    arrays = "\n\n".join(f"{name}=(\n{_lines(flags)})" for name, flags in groups.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
     return f"""\
 #!/bin/bash
@@ -188,80 +293,81 @@ def connections(run: LaunchRun) -> int:
     return 32 if run.layout.zero_stage in SHARDING else 1
 
 
-def _text(flag: Flag) -> str:
-    name, value = flag
-    if isinstance(value, tuple):
-        return f"--{name} {' '.join(value)}"
-    quote = "'" if set(str(value)) & set("()|*[] ") else ""
-    return f"--{name}" if value is True else f"--{name} {quote}{value}{quote}"
+def _lines(flags: Flags) -> str:
+    """Write a line a flag, a value in quotes where the shell would take it for something else."""
+    lines = ""
+    for name, value in _stated(flags).items():
+        quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
+        text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
+        lines += f"    --{name}\n" if value is True else f"    --{name} {text}\n"
+    return lines
 
 
-def _model(run: LaunchRun) -> Iterator[Flag]:
-    model = run.model
-    yield "num-layers", model.layers
-    yield "hidden-size", model.hidden
-    yield "num-attention-heads", model.heads
-    yield "ffn-hidden-size", model.ffn_width
-    yield "seq-length", run.sequence_length
-    yield "max-position-embeddings", run.sequence_length
-    yield "vocab-size", model.vocabulary
-    yield "position-embedding-type", "rope"
-    yield "normalization", "RMSNorm"
-    yield "disable-bias-linear", True
-    if model.gated_ffn:
-        yield "swiglu", True
-    if not model.tied_embeddings:
-        yield "untie-embeddings-and-output-weights", True
-    latent = model.latent_attention
+def _stated(flags: Flags) -> Flags:
+    return {name: value for name, value in flags.items() if value is not None and value is not False}
+
+
+def _model(run: LaunchRun) -> Flags:
+    model, latent, experts = run.model, run.model.latent_attention, run.model.experts
+    flags: Flags = {
+        "num-layers": model.layers,
+        "hidden-size": model.hidden,
+        "num-attention-heads": model.heads,
+        "ffn-hidden-size": model.ffn_width,
+        "seq-length": run.sequence_length,
+        "max-position-embeddings": run.sequence_length,
+        "vocab-size": model.vocabulary,
+        "position-embedding-type": "rope",
+        "normalization": "RMSNorm",
+        "disable-bias-linear": True,
+        "swiglu": model.gated_ffn,
+        "untie-embeddings-and-output-weights": not model.tied_embeddings,
+    }
     if latent is not None:
-        yield "multi-latent-attention", True
-        if latent.q_rank is not None:
-            yield "q-lora-rank", latent.q_rank
-        yield "kv-lora-rank", latent.kv_rank
-        yield "qk-head-dim", latent.head_nope
-        yield "qk-pos-emb-head-dim", latent.head_rope
-        yield "v-head-dim", latent.head_value
+        flags |= {
+            "multi-latent-attention": True,
+            "q-lora-rank": latent.q_rank,
+            "kv-lora-rank": latent.kv_rank,
+            "qk-head-dim": latent.head_nope,
+            "qk-pos-emb-head-dim": latent.head_rope,
+            "v-head-dim": latent.head_value,
+        }
     else:
-        yield "kv-channels", model.head
-        if model.kv != model.heads:
-            yield "group-query-attention", True
-            yield "num-query-groups", model.kv
-    if model.experts is not None:
-        experts = model.experts
-        yield "num-experts", experts.count
-        yield "moe-router-topk", experts.per_token
-        yield "moe-ffn-hidden-size", experts.ffn
-        yield "moe-grouped-gemm", True
-        if experts.shared_ffn:
-            yield "moe-shared-expert-intermediate-size", experts.shared_ffn
-        if experts.dense_layers:
-            yield "moe-layer-freq", f"([0]*{experts.dense_layers}+[1]*{model.layers - experts.dense_layers})"
+        grouped = model.kv != model.heads
+        flags |= {"kv-channels": model.head, "group-query-attention": grouped}
+        flags["num-query-groups"] = model.kv if grouped else None
+    if experts is not None:
+        dense, routed = experts.dense_layers, model.layers - experts.dense_layers
+        flags |= {
+            "num-experts": experts.count,
+            "moe-router-topk": experts.per_token,
+            "moe-ffn-hidden-size": experts.ffn,
+            "moe-grouped-gemm": True,
+            "moe-shared-expert-intermediate-size": experts.shared_ffn or None,
+            "moe-layer-freq": f"([0]*{dense}+[1]*{routed})" if dense else None,
+        }
+    return flags
 
 
-def _parallel(run: LaunchRun) -> Iterator[Flag]:
-    layout = run.layout
-    yield "tensor-model-parallel-size", layout.tensor_parallel
-    yield "pipeline-model-parallel-size", layout.pipeline_parallel
-    yield "context-parallel-size", layout.context_parallel
-    if run.model.experts is not None:
-        yield "expert-model-parallel-size", layout.expert_parallel
-        yield "expert-tensor-parallel-size", 1  # an expert is whole on its GPU
-    if layout.sequence_parallel:
-        yield "sequence-parallel", True
-    if layout.pipeline_parallel > 1 and not run.is_even:
-        yield "pipeline-model-parallel-layout", pipeline_layout(run)
-    elif layout.virtual_stages > 1:
-        yield "num-layers-per-virtual-pipeline-stage", run.chunks[0]
-    if run.stages_in_racks == "pipelines":
-        yield "use-tp-pp-dp-mapping", True
-    if layout.zero_stage in SHARDING:
-        yield "use-megatron-fsdp", True
-        yield "data-parallel-sharding-strategy", SHARDING[layout.zero_stage]
-        yield "ckpt-format", "fsdp_dtensor"  # the only one that Megatron FSDP takes
-    if layout.zero_stage:
-        yield "use-distributed-optimizer", True
-    if run.software is not None:
-        yield from _switches(run, run.software)
+def _parallel(run: LaunchRun) -> Flags:
+    layout, routed = run.layout, run.model.experts is not None
+    fsdp, uneven = layout.zero_stage in SHARDING, layout.pipeline_parallel > 1 and not run.is_even
+    flags: Flags = {
+        "tensor-model-parallel-size": layout.tensor_parallel,
+        "pipeline-model-parallel-size": layout.pipeline_parallel,
+        "context-parallel-size": layout.context_parallel,
+        "expert-model-parallel-size": layout.expert_parallel if routed else None,
+        "expert-tensor-parallel-size": 1 if routed else None,  # an expert is whole on its GPU
+        "sequence-parallel": layout.sequence_parallel,
+        "pipeline-model-parallel-layout": pipeline_layout(run) if uneven else None,
+        "num-layers-per-virtual-pipeline-stage": run.chunks[0] if layout.virtual_stages > 1 and not uneven else None,
+        "use-tp-pp-dp-mapping": run.stages_in_racks == "pipelines",
+        "use-megatron-fsdp": fsdp,
+        "data-parallel-sharding-strategy": SHARDING.get(layout.zero_stage),
+        "ckpt-format": "fsdp_dtensor" if fsdp else None,  # the only one that Megatron FSDP takes
+        "use-distributed-optimizer": layout.zero_stage > 0,
+    }
+    return flags if run.software is None else flags | _switches(run, run.software)
 
 
 def loss_implementation(software: Software) -> str:
@@ -269,16 +375,16 @@ def loss_implementation(software: Software) -> str:
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
 
 
-_DISPATCHERS: dict[Dispatcher, tuple[Flag, ...]] = {
-    "all_to_all": (("moe-token-dispatcher-type", "alltoall"),),
-    "deep_ep": (("moe-token-dispatcher-type", "flex"), ("moe-enable-deepep", True)),
-    "hybrid_ep": (("moe-token-dispatcher-type", "flex"), ("moe-flex-dispatcher-backend", "hybridep")),
+_DISPATCHERS: dict[Dispatcher, Flags] = {
+    "all_to_all": {"moe-token-dispatcher-type": "alltoall"},
+    "deep_ep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
+    "hybrid_ep": {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": "hybridep"},
 }
 
 
-def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
-    """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
-    layout, overlaps = run.layout, set(software.overlaps)
+def _switches(run: LaunchRun, software: Software) -> Flags:
+    """Return the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
+    layout, overlaps, routed = run.layout, set(software.overlaps), run.model.experts is not None
     shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
@@ -286,80 +392,61 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
         "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
-    for what, able in possible.items():
-        if able and what in overlaps:
-            yield OVERLAP_FLAGS[what], True
-    if "sends" not in overlaps and layout.virtual_stages > 1:
-        yield "no-overlap-p2p-communication", True
-    if run.model.experts is not None:
-        yield from _DISPATCHERS[software.dispatcher]
-        if software.fused_experts:
-            yield "use-transformer-engine-op-fuser", True
+    flags: Flags = {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
+    flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
+    if routed:
+        flags |= _DISPATCHERS[software.dispatcher] | {"use-transformer-engine-op-fuser": software.fused_experts}
     if software.cuda_graphs == "whole":
-        yield "enable-cuda-graph", True
-        yield "cuda-graph-scope", "full_iteration"
-        yield "no-check-for-nan-in-loss-and-grad", True  # else it refuses to start
-    elif software.cuda_graphs == "part" and run.model.experts is not None:
-        yield "external-cuda-graph", True  # the other captures whole layers, with the experts
-        yield "cuda-graph-scope", "attn"
+        flags |= {"enable-cuda-graph": True, "cuda-graph-scope": "full_iteration"}
+        flags["no-check-for-nan-in-loss-and-grad"] = True  # else it refuses to start
+    elif software.cuda_graphs == "part" and routed:
+        flags |= {"external-cuda-graph": True, "cuda-graph-scope": "attn"}  # else whole layers, with the experts
     elif software.cuda_graphs == "part":
-        yield "enable-cuda-graph", True
-    if not software.fused_gradient_sums:
-        yield "no-gradient-accumulation-fusion", True
+        flags["enable-cuda-graph"] = True
+    flags["no-gradient-accumulation-fusion"] = not software.fused_gradient_sums
     if software.fused_loss:
-        yield "cross-entropy-loss-fusion", True
-        yield "cross-entropy-fusion-impl", loss_implementation(software)
+        flags |= {"cross-entropy-loss-fusion": True, "cross-entropy-fusion-impl": loss_implementation(software)}
     if run.precision.compute == "fp8":
-        yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
-        if software.fp8_parameters:
-            yield "fp8-param-gather", True
-    if software.fp8_attention:
-        yield "fp8-dot-product-attention", True
+        flags["fp8-recipe"] = next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
+        flags["fp8-param-gather"] = software.fp8_parameters
+    return flags | {"fp8-dot-product-attention": software.fp8_attention}
 
 
-def _training(run: LaunchRun) -> Iterator[Flag]:
-    layout, precision = run.layout, run.precision
-    yield "micro-batch-size", layout.microbatch_sequences
-    yield "global-batch-size", run.global_batch
-    if layout.recompute == "selective" and run.modules == CORE_ATTENTION:
-        yield "recompute-activations", True
-    else:
-        yield from _recompute(run)
+def _training(run: LaunchRun) -> Flags:
+    compute, wide = run.precision.compute, run.precision.gradient_bytes > 2
+    flags: Flags = {"micro-batch-size": run.layout.microbatch_sequences, "global-batch-size": run.global_batch}
+    plain = run.layout.recompute == "selective" and run.modules == CORE_ATTENTION
+    flags |= {"recompute-activations": True} if plain else _recompute(run)
     if run.software is None or run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
-        yield "attention-dropout", 0
-        yield "hidden-dropout", 0
-    if precision.compute == "fp16":
-        yield "fp16", True
-        if precision.gradient_bytes > 2:
-            yield "accumulate-allreduce-grads-in-fp32", True
-    elif precision.compute != "fp32":
-        yield "bf16", True
-        if precision.gradient_bytes <= 2:
-            yield "grad-reduce-in-bf16", True
-    if precision.compute == "fp8":
-        yield "fp8-format", "hybrid"
-    elif precision.compute == "fp4":
-        yield "fp4-format", "e2m1"  # of core 0.15
+        flags |= {"attention-dropout": 0, "hidden-dropout": 0}
+    if compute == "fp16":
+        flags |= {"fp16": True, "accumulate-allreduce-grads-in-fp32": wide}
+    elif compute != "fp32":
+        flags |= {"bf16": True, "grad-reduce-in-bf16": not wide}
+    formats = {"fp8": ("fp8-format", "hybrid"), "fp4": ("fp4-format", "e2m1")}  # fp4 is of core 0.15
+    return flags | dict([formats[compute]] if compute in formats else [])
 
 
-def _recompute(run: LaunchRun) -> Iterator[Flag]:
+def _recompute(run: LaunchRun) -> Flags:
+    if run.layout.recompute == "none":
+        return {}
     if run.layout.recompute == "selective":
-        yield "recompute-granularity", "selective"
-        if run.modules != CORE_ATTENTION:
-            yield "recompute-modules", run.modules
-    elif run.layout.recompute == "full":
-        counts = run.layout.recomputed_layers_per_stage
-        whole = not counts or counts == run.layout.layers_per_stage
-        yield "recompute-granularity", "full"
-        yield "recompute-method", "uniform" if whole else "block"
-        most = range(max(run.chunks) + 1)
-        yield "recompute-num-layers", 1 if whole else next(n for n in most if recomputed_under(run, n) == counts)
+        modules = None if run.modules == CORE_ATTENTION else run.modules
+        return {"recompute-granularity": "selective", "recompute-modules": modules}
+    counts = run.layout.recomputed_layers_per_stage
+    whole = not counts or counts == run.layout.layers_per_stage
+    most = range(max(run.chunks) + 1)
+    return {
+        "recompute-granularity": "full",
+        "recompute-method": "uniform" if whole else "block",
+        "recompute-num-layers": 1 if whole else next(n for n in most if recomputed_under(run, n) == counts),
+    }
 
 
 def megatron_flags(run: LaunchRun) -> dict[str, Any]:
     """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
     require(run, "megatron")
-    return dict([*_parallel(run), *_training(run)])
+    return _stated(_parallel(run) | _training(run))
 
 
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
@@ -406,8 +493,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def torchtitan_toml(run: LaunchRun) -> str:
-    """Write a train config. InputError: torchtitan has no setting for a choice of the layout."""
+def _torchtitan_toml(run: LaunchRun) -> str:
     require_on_gpu(run, "torchtitan")
     tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
@@ -434,7 +520,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     if layout.pipeline_parallel > 1 and not run.is_even:
         model["pipeline_model_parallel_layout"] = pipeline_layout(run)
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
-    for flag, value in _recompute(run):
+    for flag, value in _stated(_recompute(run)).items():
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
     if run.software is not None:
         if not run.software.fused_gradient_sums:
@@ -456,8 +542,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def nemo_yaml(run: LaunchRun) -> str:
-    """Write a file of overrides. InputError: Megatron Bridge has no setting for a choice of the layout."""
+def _nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
@@ -486,8 +571,7 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
-def deepspeed_json(run: LaunchRun) -> str:
-    """Write a configuration of DeepSpeed. InputError: it cannot be told the layout."""
+def _deepspeed_json(run: LaunchRun) -> str:
     require_on_gpu(run, "deepspeed")
     return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
@@ -500,8 +584,8 @@ DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
     "deepspeed": deepspeed_keys,
 }
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
-    "megatron": megatron_script,
-    "torchtitan": torchtitan_toml,
-    "nemo": nemo_yaml,
-    "deepspeed": deepspeed_json,
+    "megatron": _megatron_script,
+    "torchtitan": _torchtitan_toml,
+    "nemo": _nemo_yaml,
+    "deepspeed": _deepspeed_json,
 }

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.cluster import Topology
+from planner.cluster import Placement, Topology
 from planner.errors import InputError
-from planner.formats.placed_job import PlacedJob, RankGroup
-from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
+from planner.formats.placed_job import gpus_of_node
+from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, shown
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -56,28 +56,29 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
 )
 _TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
 
-Labelled = tuple[str, str, dict[str, str]]
-
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
     """Read the topology by `keys` or a known family of labels; a node has all of them or (a control plane) none."""
-    nodes: list[Labelled] = []
-    for where, item in _items(data, source):
-        name = _name(item, source, where)
+    nodes = []
+    for where, name, item in _items(data, source):
         labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
         nodes.append((where, name, {key: value for key, value in labels.items() if isinstance(value, str) and value}))
-    keys = tuple(keys) or _family(nodes)
-    keys = tuple(key for key in keys if any(key in labels for _, _, labels in nodes))
+    carried = {key for _, _, labels in nodes for key in labels}
+    if not keys:  # topograph's tiers of any depth, else the family of which most keys are carried
+        tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
+        most_carried = max(FAMILIES, key=lambda family: len(carried.intersection(family)))
+        keys = [TIER.format(number) for number in tiers] or most_carried
+    keys = [key for key in keys if key in carried]
     if not keys:
         known = ", ".join(family[0] for family in FAMILIES)
         raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
     rows = []
     for where, name, labels in nodes:
         own = tuple(labels[key] for key in keys if key in labels)
-        if own and len(own) < len(keys):
-            missing = next(key for key in keys if key not in labels)
-            node = f"{source}: {where}: node {name!r}"
-            raise InputError(f"{node} has no label {missing}, though others have; label it")
+        missing = [key for key in keys if key not in labels]
+        if own and missing:
+            problem = f"node {name!r} has no label {missing[0]}, though others have"
+            raise InputError(f"{source}: {where}: {problem}; label it")
         domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
         if own:
             rows.append(Layered(f"{where} ({name})", name, own, domain))
@@ -87,22 +88,21 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
 def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes that take pods, and those that take none: cordoned, or not Ready."""
     names, down = set(), set()
-    for where, item in _items(data, source):
-        name = _name(item, source, where)
+    for where, name, item in _items(data, source):
         names.add(name)
         spec = _object(item, "spec", f"{source}: {where}")
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
         if not isinstance(conditions, list):
             problem = f"must be a list (is {shown(conditions)})"
             raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
-        conditions = [condition for condition in conditions if isinstance(condition, dict)]
-        ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
+        ready = [one.get("status") for one in conditions if isinstance(one, dict) and one.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(name)
     return frozenset(names - down), frozenset(down)
 
 
-def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the place, the name and the data of each node."""
     items = data.get("items")
     if not isinstance(items, list) or not items:
         remedy = "give what `kubectl get nodes -o json` prints"
@@ -110,15 +110,11 @@ def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str
     for i, item in enumerate(items):
         if not isinstance(item, dict) or item.get("kind", "Node") != "Node":
             raise InputError(f"{source}: items[{i}]: must be a Node (is {shown(item)})")
-        yield f"items[{i}]", item
-
-
-def _name(item: Mapping[str, Any], source: str, where: str) -> str:
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{source}: {where}.metadata.name: must be a node's name (is {shown(name)})")
-    return name
+        metadata = item.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{source}: items[{i}].metadata.name: must be a node's name (is {shown(name)})")
+        yield f"items[{i}]", name, item
 
 
 def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -126,15 +122,6 @@ def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")
     return value or {}
-
-
-def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
-    """Return the keys to read by: topograph's tiers of any depth, else the family of which most keys are carried."""
-    carried = {key for _, _, labels in nodes for key in labels}
-    tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
-    if tiers:
-        return tuple(TIER.format(number) for number in tiers)
-    return max(FAMILIES, key=lambda family: sum(key in carried for key in family))
 
 
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
@@ -146,29 +133,25 @@ _NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdom
 _NAME_RULE = "small letters, digits, - and . alone"
 
 
-def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects one after another, as kubectl apply -f takes them."""
+def _documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
 
-def label(value: str, what: str) -> str:
-    """Return a label's value. InputError where Kubernetes does not accept it."""
+def _label(value: str, what: str) -> str:
     if not _LABEL.fullmatch(value):
         rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
         raise InputError(f"{what}: {value!r} cannot be a label's value ({rule}); rename it")
     return value
 
 
-def object_name(value: str, what: str) -> str:
-    """Return an object's name in lower case. InputError where Kubernetes does not accept it."""
+def _object_name(value: str, what: str) -> str:
     name = value.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         raise InputError(f"{what}: {value!r} cannot be an object's name ({_NAME_RULE}); rename it")
     return name
 
 
-def node_name(value: str) -> str:
-    """Return a node's name unchanged; InputError if it cannot be the name of a Kubernetes node."""
+def _node_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         remedy = "give the names they have there, or take hostlist"
         raise InputError(f"node {value!r} cannot be a Kubernetes node ({_NAME_RULE}); {remedy}")
@@ -187,10 +170,28 @@ def pod(gpus: int) -> dict[str, Any]:
 API = "kueue.x-k8s.io/v1beta2"
 
 
-def kueue_job(placed: PlacedJob) -> str:
+def kueue_job(placed: Placement) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
-    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
-    flavor = {"nodeLabels": {JOB: label(placed.job, "job")}, "topologyName": f"{name}-ranks"}
+    name, job_label, per_node = _object_name(placed.job, "job"), _label(placed.job, "job"), gpus_of_node(placed)
+    rank = {node: i for i, node in enumerate(placed.nodes)}
+    groups = sorted(placed.groups, key=lambda own: min((rank[x] for x in own.nodes if x in rank), default=len(rank)))
+    place = {node: i for i, group in enumerate(groups) for node in group.nodes}
+    # Each group in one domain where all are as large and, one after another, the rank order; else pods on any node.
+    in_order = [node for group in groups for node in group.nodes] == list(placed.nodes)
+    sizes = {len(group.nodes) for group in groups}
+    annotations = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    if in_order and len(sizes) == 1:
+        annotations = {
+            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
+            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
+        }
+    # Numbers are padded, for they are sorted as text.
+    width_group, width_rank = len(str(max(len(groups) - 1, 0))), len(str(len(rank) - 1))
+    labelled = []
+    for i, node in enumerate(placed.nodes):
+        ranks = {GROUP: f"{place.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
+        labelled.append(_node_object(node, {JOB: job_label} | ranks))
+    flavor = {"nodeLabels": {JOB: job_label}, "topologyName": f"{name}-ranks"}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -200,7 +201,7 @@ def kueue_job(placed: PlacedJob) -> str:
             "completionMode": "Indexed",
             "completions": len(placed.nodes),
             "parallelism": len(placed.nodes),
-            "template": {"metadata": {"annotations": annotations(placed)}, "spec": pod(per_node)},
+            "template": {"metadata": {"annotations": annotations}, "spec": pod(per_node)},
         },
     }
     comment = (
@@ -208,43 +209,14 @@ def kueue_job(placed: PlacedJob) -> str:
         f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
         "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
     )
-    return documents(
-        comment,
-        [
-            *_rank_labels(placed),
-            _topology_object(f"{name}-ranks", [GROUP, RANK] if consecutive(placed) else [RANK]),
-            {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor},
-            job,
-        ],
-    )
+    ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
+    flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
+    return _documents(comment, [*labelled, ranks_by_node, flavor_object, job])
 
 
-def annotations(placed: PlacedJob) -> dict[str, str]:
-    """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
-    sizes = {len(group.nodes) for group in placed.groups}
-    if len(sizes) == 1 and consecutive(placed):
-        return {
-            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
-            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
-        }
-    return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
-
-
-def consecutive(placed: PlacedJob) -> bool:
-    """Return whether the groups, one after another by their first ranks, are the rank order."""
-    return [node for group in _by_first_rank(placed) for node in group.nodes] == list(placed.nodes)
-
-
-def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
-    rank = {node: i for i, node in enumerate(placed.nodes)}
-    return sorted(
-        placed.groups, key=lambda group: min((rank[node] for node in group.nodes if node in rank), default=len(rank))
-    )
-
-
-def kueue_topology(topology: Topology, name: str = "fabric") -> str:
+def kueue_topology(topology: Topology) -> str:
     """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
-    domain = {node: label(block.name, "block") for block in topology.blocks for node in block.nodes}
+    domain = {node: _label(block.name, "block") for block in topology.blocks for node in block.nodes}
     labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
     levels = [DOMAIN_LABELS[0]]
     if topology.kind != "block":
@@ -254,26 +226,17 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
             raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
         levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
         tiers = {
-            leaf: {TIER.format(i): label(switch, "switch") for i, switch in enumerate(chain)}
+            leaf: {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(chain)}
             for leaf, chain in above.items()
         }
-        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
+        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in topology.switches for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
-    objects = [_topology_object(name, [*levels, HOSTNAME]), *labelled]
-    return documents("Apply with kubectl apply --server-side -f.", objects)
-
-
-def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
-    """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
-    group = {node: i for i, group in enumerate(_by_first_rank(placed)) for node in group.nodes}
-    width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
-    for i, node in enumerate(placed.nodes):
-        ranks = {GROUP: f"{group.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
-        yield _node_object(node, {JOB: label(placed.job, "job")} | ranks)
+    objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
+    return _documents("Apply with kubectl apply --server-side -f.", objects)
 
 
 def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(name), "labels": labels}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node_name(name), "labels": labels}}
 
 
 def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
@@ -291,13 +254,13 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 def volcano_hypernodes(topology: Topology) -> str:
     """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
     _require_tree(topology)
-    names = {switch.name: object_name(switch.name, "switch") for switch in topology.switches}
+    names = {switch.name: _object_name(switch.name, "switch") for switch in topology.switches}
     twice = [name for name, times in Counter(names.values()).items() if times > 1]
     if twice:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers, objects = children_of(topology), heights(topology), []
     for switch in topology.switches:
-        members = [("Node", node_name(node)) for node in switch.nodes]
+        members = [("Node", _node_name(node)) for node in switch.nodes]
         members = members or [("HyperNode", names[child]) for child in children[switch.name]]
         spec = {
             "tier": tiers[switch.name] + 1,
@@ -305,50 +268,41 @@ def volcano_hypernodes(topology: Topology) -> str:
         }
         kind, metadata = "HyperNode", {"name": names[switch.name]}
         objects.append({"apiVersion": TOPOLOGY_API, "kind": kind, "metadata": metadata, "spec": spec})
-    return documents("Apply with kubectl apply -f.", objects)
+    return _documents("Apply with kubectl apply -f.", objects)
 
 
-def volcano_job(placed: PlacedJob, topology: Topology) -> str:
+def volcano_job(placed: Placement, topology: Topology) -> str:
     """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
-    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
-    groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
+    name, per_node = _object_name(placed.job, "job"), gpus_of_node(placed)
+    groups = [group.nodes for group in placed.groups] or [placed.nodes]
+    # The lowest switch above all nodes of the job; leaves are of tier 1.
+    _require_tree(topology)
+    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
+    used = {leaf[node] for node in placed.nodes}
+    shared = Counter(switch for name in used for switch in above[name])
+    lowest = 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
+    tasks = []
+    for i, nodes in enumerate(groups):
+        # The affinity binds a group's pods to its nodes; that no two share a node follows from their GPUs alone.
+        expression = {"key": HOSTNAME, "operator": "In", "values": [_node_name(node) for node in nodes]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        template = {"spec": {**pod(per_node), "affinity": affinity}}
+        tasks.append({"name": f"group-{i}", "replicas": len(nodes), "template": template})
     spec = {
         "schedulerName": "volcano",
         "queue": QUEUE,
         "minAvailable": len(placed.nodes),
-        "networkTopology": {"mode": "hard", "highestTierAllowed": lowest_common_tier(placed, topology)},
-        "tasks": [
-            {
-                "name": f"group-{i}",
-                "replicas": len(group.nodes),
-                "template": {"spec": {**pod(per_node), "affinity": _on(group)}},
-            }
-            for i, group in enumerate(groups)
-        ],
+        "networkTopology": {"mode": "hard", "highestTierAllowed": lowest},
+        "tasks": tasks,
     }
     comment = (
         f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
         "apply the HyperNodes first, put the training image in."
     )
-    return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
-
-
-def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
-    """Return the tier of the lowest switch above all nodes of the job, leaves being 1."""
-    _require_tree(topology)
-    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
-    used = {leaf[node] for node in placed.nodes}
-    shared = Counter(switch for name in used for switch in above[name])
-    return 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
+    return _documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 
 def _require_tree(topology: Topology) -> None:
     if topology.kind != "tree":
         raise InputError("volcano: HyperNodes are switches, and the cluster has blocks alone; give its tree")
-
-
-def _on(group: RankGroup) -> dict[str, Any]:
-    """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
-    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in group.nodes]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

@@ -4,60 +4,20 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
-from planner.cluster import Placement, Topology, fold_names, natural
+from planner.cluster import HOST_GPUS, Placement, Topology, fold_names, natural
 from planner.errors import InputError
 from planner.files import read_json
 from planner.formats.topology_rows import leaf_of
-from planner.instance.base import Frozen
 from planner.instance.read import complaints
 
 
-class RankGroup(Frozen):
-    """An all-reduce group: its nodes in ring order."""
-
-    name: str
-    nodes: tuple[str, ...]
-
-
-class PlacedJob(Frozen):
-    """One job on nodes; ranks fill each node before the next."""
-
-    job: str = Field(min_length=1, description="Name of the job.")
-    nodes: tuple[str, ...] = Field(min_length=1, description="In rank order.")
-    groups: tuple[RankGroup, ...] = ()
-    gpus_per_node: int = Field(8, ge=1, description="Ranks of a node, one a GPU.")
-    certificate: Mapping[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _once(self) -> "PlacedJob":
-        """Require each node once in the rank order, as no scheduler starts a node twice."""
-        if len(set(self.nodes)) < len(self.nodes):
-            raise ValueError("a node is listed twice in the rank order; give each once")
-        return self
-
-    @property
-    def ranks(self) -> int:
-        """Processes of the job."""
-        return len(self.nodes) * self.gpus_per_node
-
-    @property
-    def hostfile(self) -> str:
-        """The nodes, a line a rank in rank order."""
-        return "".join(f"{node}\n" * self.gpus_per_node for node in self.nodes)
-
-
-def placed_job_of(placement: Placement) -> PlacedJob:
-    """Return a placement as a job on its nodes, of 8 GPUs each where it does not state them."""
-    gpus = {} if placement.gpus_per_node is None else {"gpus_per_node": placement.gpus_per_node}
-    groups = tuple(RankGroup(name=group.name, nodes=group.nodes) for group in placement.groups)
-    certificate = placement.certificate.model_dump(mode="json")
-    return PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
+def gpus_of_node(placed: Placement) -> int:
+    """Return the ranks that fill a node before the next, one a GPU: 8 where the placement does not state them."""
+    return placed.gpus_per_node or HOST_GPUS
 
 
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
@@ -74,6 +34,8 @@ def read_placement(running: Path) -> Placement:
         placed = Placement.model_validate({key: value for key, value in data.items() if key not in SCHEDULER_KEYS})
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
+    if not placed.job:
+        raise InputError(f"{running}: job: must not be empty; name the job")
     twice = next((node for node, times in Counter(placed.nodes).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{running}: nodes: {twice!r} is listed twice; give the placement as it runs")
@@ -83,20 +45,19 @@ def read_placement(running: Path) -> Placement:
 
 
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
-HOSTFILE = "{job}.hostfile"
 
 
-def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
-    """Return a SLURM_HOSTFILE, a line a rank in rank order. InputError: topology/block refuses hostfiles."""
+def hostfile(placed: Placement, topology: Topology | None = None) -> str:
+    """Return a hostfile, a line a rank in rank order. InputError: topology/block, if given, refuses it to Slurm."""
     if topology is not None and topology.kind == "block":
         raise InputError(
             "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
             "and json or rankfile to give each node its rank"
         )
-    return placed.hostfile
+    return "".join(f"{node}\n" * gpus_of_node(placed) for node in placed.nodes)
 
 
-def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> list[str]:
+def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> list[str]:
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
@@ -104,47 +65,38 @@ def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> lis
 
     InputError if the list is too long for one argument.
     """
-    segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
+    nodes, segment = set(placed.nodes), None
+    if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):
+        nodes = {node for block in topology.blocks for node in block.nodes} - nodes
     # -w sorts the nodes anyway, and in the order of their names they take the fewest bytes.
-    listed = fold_names(sorted(placed.nodes, key=natural))
-    if segment and topology is not None:
-        own = set(placed.nodes)
-        listed = fold_names(
-            sorted((node for block in topology.blocks for node in block.nodes if node not in own), key=natural)
-        )
+    listed = fold_names(sorted(nodes, key=natural))
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
-        limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
-        raise InputError(
-            f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, {limit}; "
-            "split the job, or number nodes so that they fold"
-        )
-    start = [
-        f"--job-name={placed.job}",
-        f"-N{len(placed.nodes)}",
-        f"--ntasks-per-node={placed.gpus_per_node}",
-        "--exclusive",
-    ]
+        problem = f"takes {len(listed.encode()):,} bytes, more than the {MAX_ARGUMENT_BYTES:,} of one argument"
+        remedy = "split the job, or number nodes so that they fold"
+        raise InputError(f"the node list of {placed.job!r} {problem}; {remedy}")
+    count, per_node = f"-N{len(placed.nodes)}", f"--ntasks-per-node={gpus_of_node(placed)}"
+    start = [f"--job-name={placed.job}", count, per_node, "--exclusive"]
     if segment:
         return [*start, f"--segment={segment}", *(["-x", listed] if listed else [])]
     return [*start, "-w", listed]
 
 
-def sbatch_line(placed: PlacedJob, topology: Topology | None = None) -> str:
+def sbatch_line(placed: Placement, topology: Topology | None = None) -> str:
     """Return the line to submit with, the script left to the user."""
     return shlex.join(["sbatch", *sbatch_arguments(placed, topology)])
 
 
-def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
+def srun_line(placed: Placement, topology: Topology | None = None) -> str:
     """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
+    ranks = len(placed.nodes) * gpus_of_node(placed)
     # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N with it (refused since 26.05); blocks take no
     # hostfile.
     if topology is not None and topology.kind == "block":
-        return f"srun -N{len(placed.nodes)} -n{placed.ranks}"
-    line = f"srun -n{placed.ranks} -m arbitrary"
-    return f"SLURM_HOSTFILE={shlex.quote(HOSTFILE.format(job=placed.job))} {line}"
+        return f"srun -N{len(placed.nodes)} -n{ranks}"
+    return f"SLURM_HOSTFILE={shlex.quote(f'{placed.job}.hostfile')} srun -n{ranks} -m arbitrary"
 
 
-def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
+def hints(placed: Placement, topology: Topology) -> dict[str, str]:
     """Return the options of a submission without the node list: --switches on a tree, --segment on blocks.
 
     --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
@@ -158,7 +110,7 @@ def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
     return {}
 
 
-def _segment(placed: PlacedJob, topology: Topology) -> int | None:
+def _segment(placed: Placement, topology: Topology) -> int | None:
     """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
 
     On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
@@ -178,9 +130,9 @@ def _block_sizes(topology: Topology) -> tuple[int, ...]:
     return topology.block_sizes or (min(len(block.nodes) for block in topology.blocks),)
 
 
-def rankfile(placed: PlacedJob) -> str:
+def rankfile(placed: Placement) -> str:
     """Return a rankfile: each rank's node, and its slot on it."""
-    per_node = placed.gpus_per_node
+    per_node = gpus_of_node(placed)
     return "".join(
         f"rank {i * per_node + slot}={node} slot={slot}\n"
         for i, node in enumerate(placed.nodes)
@@ -188,21 +140,11 @@ def rankfile(placed: PlacedJob) -> str:
     )
 
 
-def rankfile_line(placed: PlacedJob, file: str) -> str:
-    """Return the line that starts the ranks by the rankfile (--map-by rankfile:file= since 5.0, --rankfile before)."""
-    return f"mpirun -np {placed.ranks} --map-by rankfile:file={shlex.quote(file)}"
-
-
-def hostfile_line(placed: PlacedJob, file: str) -> str:
-    """Return the line that starts ranks in the hostfile's order: by seq alone (since 5.0), else they are slots."""
-    return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"
-
-
 PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
 _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
-def torchrun(placed: PlacedJob) -> str:
+def torchrun(placed: Placement) -> str:
     """Return a script for one node (SLURMD_NODENAME or host) that starts torchrun by rank. InputError: odd names."""
     for node in placed.nodes:
         if not _NODE.fullmatch(node):
@@ -219,12 +161,12 @@ def torchrun(placed: PlacedJob) -> str:
         f"{table}END\n"
         ")\n"
         '[ -n "$rank" ] || { echo "$node is no node of this job" >&2; exit 1; }\n'
-        f"exec torchrun --nnodes={len(placed.nodes)} --nproc-per-node={placed.gpus_per_node} "
+        f"exec torchrun --nnodes={len(placed.nodes)} --nproc-per-node={gpus_of_node(placed)} "
         f'--node-rank="$rank" --master-addr={shlex.quote(placed.nodes[0])} '
         f'--master-port="${{MASTER_PORT:-{PORT}}}" "$@"\n'
     )
 
 
-def torchrun_line(placed: PlacedJob, file: str) -> str:
+def torchrun_line(placed: Placement, file: str) -> str:
     """Return the line that starts the script on every node of an allocation."""
     return f"srun -N{len(placed.nodes)} --ntasks-per-node=1 sh {shlex.quote(file)} train.py"

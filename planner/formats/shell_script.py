@@ -102,10 +102,6 @@ def _joined(pieces: list[LocatedText]) -> LocatedText:
     return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
 
 
-def _at(text: str, start: int, end: int) -> LocatedText:
-    return LocatedText(text[start:end], tuple(range(start, end)))
-
-
 @dataclass(frozen=True, slots=True)
 class Word:
     """A word without its quotes, where it begins and ends with them, and what surrounds it."""
@@ -161,8 +157,12 @@ class Script:
         ]
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
-        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot."""
-        words = self.assignments(name)
+        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot.
+
+        To assign its own text with more added gives no other value; arithmetic on it does.
+        """
+        adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
+        words = [word for word in self.assigned.get(name, ()) if not adds.match(self.text[word.start : word.end])]
         branch = any(word.branch for word in ([holding] if holding else words))
         if not branch and (len(words) < 2 or holding not in (None, *words)):
             return ""
@@ -173,11 +173,6 @@ class Script:
         """Return the lines of offsets in words."""
         lines = sorted({self.line(offset) for offset in offsets})
         return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
-
-    def assignments(self, name: str) -> list[Word]:
-        """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
-        adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
-        return [word for word in self.assigned.get(name, ()) if not adds.match(self.text[word.start : word.end])]
 
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""
@@ -209,7 +204,8 @@ def read_script(text: str, where: str) -> Script:
     script, words, before = Script(text, where), list[Word](), ""
     for match in _SBATCH.finditer(text):
         quoted = match[3][0] in "\"'"
-        value = _at(text, match.start(3) + quoted, match.end(3) - quoted)
+        begin, end = match.start(3) + quoted, match.end(3) - quoted
+        value = LocatedText(text[begin:end], tuple(range(begin, end)))
         name = match[1] or _SHORT.get(match[2], match[2])
         if name in ("gres", "gpus-per-node", "gpus-per-task"):  # gpu:h100:8
             name = "gpus-per-node" if name == "gres" and "gpu" in value else name

@@ -5,7 +5,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
+from planner.formats.topology_rows import BlockRow, Hostlists, SwitchRow
 from planner.formats.yaml_text import Node, dump, parse
 from planner.instance.base import Frozen
 from planner.instance.read import ReadItems
@@ -30,19 +31,53 @@ Pairs = dict[str, str]
 
 def read_conf(text: str, source: str) -> Topology:
     """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
-    rows = _ConfRows(topology_rows.Hostlists(source))
-    for number, line in _lines(text):
-        rows.add(_line_pairs(line, source, f"line {number}"), f"line {number}")
-    sizes, sizes_where = rows.block_sizes()
-    if rows.switches and (rows.blocks or sizes):
-        where = rows.blocks[0].where if rows.blocks else sizes_where
+    hostlists, sizes, sizes_where = Hostlists(source), list[int](), ""
+    switches, blocks = list[SwitchRow](), list[BlockRow]()
+    printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
+    for where, line in _lines(text):
+        pairs = _line_pairs(line, source, where)
+
+        def hosts(key: str, pairs: Pairs = pairs, where: str = where) -> tuple[str, ...]:
+            return hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
+
+        if "SwitchName" in pairs:
+            if pairs.pop("Level", None) is not None:
+                printed.add(pairs["SwitchName"])
+            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
+            switches.append(SwitchRow(where, name, hosts("Nodes"), hosts("Switches")))
+        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
+            for size in _sizes(pairs.pop("BlockSize"), source, where) if "BlockSize" in pairs else ():
+                printed_sizes.setdefault(size, where)
+            if "BlockName" in pairs:
+                pairs.pop("BlockIndex", None)
+                name = _own(pairs, "BlockName", ("Nodes",), source, where)
+                blocks.append(BlockRow(where, name, hosts("Nodes")))
+        elif pairs.keys() == {"BlockSizes"}:
+            if sizes:
+                raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
+            sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
+        else:
+            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
+            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
+    if printed_sizes:
+        first = next(iter(printed_sizes.values()))
+        if sizes:
+            problem = f"BlockSizes= in addition to BlockSize= ({first})"
+            raise InputError(f"{source}: {sizes_where}: {problem}; keep one of them")
+        sizes, sizes_where = sorted(printed_sizes), first
+    if not blocks and not sizes:
+        return _conf_tree(source, switches, printed)
+    if switches:
+        where = blocks[0].where if blocks else sizes_where
         remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
         raise InputError(f"{source}: {where}: blocks and switches in one file; {remedy}")
-    if rows.blocks or sizes:
-        return topology_rows.block_topology(source, rows.blocks, sizes, sizes_where)
-    stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
-    switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
-    topology = topology_rows.tree(source, switches)
+    return topology_rows.block_topology(source, blocks, sizes, sizes_where)
+
+
+def _conf_tree(source: str, rows: list[SwitchRow], printed: set[str]) -> Topology:
+    """Return the tree; the nodes that scontrol prints of a switch above others must be those of the leaves below it."""
+    stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
+    topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {switch.name: switch.nodes for switch in topology.switches}
     for leaf, above in topology_rows.chains(topology).items():
@@ -55,67 +90,17 @@ def read_conf(text: str, source: str) -> Topology:
     return topology
 
 
-@dataclass(slots=True)
-class _ConfRows:
-    hostlists: topology_rows.Hostlists
-    switches: list[topology_rows.SwitchRow] = field(default_factory=list)
-    blocks: list[topology_rows.BlockRow] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    sizes_where: str = ""
-    printed: set[str] = field(default_factory=set)  # switches that scontrol printed
-    printed_sizes: dict[int, str] = field(default_factory=dict)  # of blocks, and where it first states them
-
-    def add(self, pairs: Pairs, where: str) -> None:
-        """Read a line."""
-        source = self.hostlists.source
-        if "SwitchName" in pairs:
-            if pairs.pop("Level", None) is not None:
-                self.printed.add(pairs["SwitchName"])
-            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-            nodes, children = (self._hosts(pairs, key, where) for key in ("Nodes", "Switches"))
-            self.switches.append(topology_rows.SwitchRow(where, name, nodes, children))
-        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
-            if "BlockSize" in pairs:
-                for size in _sizes(pairs.pop("BlockSize"), source, where):
-                    self.printed_sizes.setdefault(size, where)
-            if "BlockName" in pairs:
-                pairs.pop("BlockIndex", None)
-                name = _own(pairs, "BlockName", ("Nodes",), source, where)
-                self.blocks.append(topology_rows.BlockRow(where, name, self._hosts(pairs, "Nodes", where)))
-        elif pairs.keys() == {"BlockSizes"}:
-            if self.sizes:
-                raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
-            self.sizes, self.sizes_where = _sizes(pairs["BlockSizes"], source, where), where
-        else:
-            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
-            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
-
-    def _hosts(self, pairs: Pairs, key: str, where: str) -> tuple[str, ...]:
-        return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
-
-    def block_sizes(self) -> tuple[list[int], str]:
-        """Return the sizes of aggregated blocks, and their place in the file."""
-        if not self.printed_sizes:
-            return self.sizes, self.sizes_where
-        if self.sizes:
-            problem = f"BlockSizes= in addition to BlockSize= ({next(iter(self.printed_sizes.values()))})"
-            raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
-        return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return logical lines with the number of their first: comments gone, a backslash at the end joins the next."""
-    joined, first = "", 0
-    for number, raw in enumerate(text.split("\n"), 1):
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield logical lines with the place of their first: comments gone, a backslash at the end joins the next."""
+    lines, joined, first = text.split("\n"), "", 0
+    for number, raw in enumerate(lines, 1):
         line = raw.partition("#")[0].rstrip()
         first = first or number
         joined += line.removesuffix("\\")
-        if not line.endswith("\\"):
+        if not line.endswith("\\") or number == len(lines):
             if joined.strip():
-                yield first, joined
+                yield f"line {first}", joined
             joined, first = "", 0
-    if joined.strip():
-        yield first, joined
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:
@@ -159,13 +144,12 @@ def write_conf(topology: Topology) -> str:
         lines = [f"BlockName={block.name} Nodes={fold_names(block.nodes)}" for block in topology.blocks]
         if topology.block_sizes:
             lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
-        return "\n".join(lines) + "\n"
-    children = topology_rows.children_of(topology)
-    below = (
-        f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
-        for box in topology.switches
-    )
-    return "".join(f"SwitchName={box.name} {own}\n" for box, own in zip(topology.switches, below, strict=True))
+    else:
+        children, lines = topology_rows.children_of(topology), []
+        for box in topology.switches:
+            own = f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
+            lines.append(f"SwitchName={box.name} {own}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 TREE, BLOCKS = "fabric", "blocks"
@@ -175,7 +159,7 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """Read the named, default or first topology; a tree takes along the blocks of the file's one block topology."""
     topologies = _topologies(parse(text, source), source)
-    hostlists = topology_rows.Hostlists(source)
+    hostlists = Hostlists(source)
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
@@ -190,12 +174,12 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         line = topologies[chosen]["topology"].line
         raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
     rows = []
-    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), ("switches",))["switches"]
+    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), "switches")["switches"]
     for item in _list(switches, source, "switches"):
-        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
+        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
         switch = _text(row["switch"], source, "switch")
-        rows.append(topology_rows.SwitchRow(f"line {item.line}", switch, nodes, children))
+        rows.append(SwitchRow(f"line {item.line}", switch, nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
@@ -204,7 +188,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     topologies: dict[str, dict[str, Node]] = {}
     for item in [] if _is_empty(root) else _list(root, source, "the file"):
-        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
+        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
         name = _text(pairs["topology"], source, "topology")
         if name in topologies:
             first = topologies[name]["topology"].line
@@ -217,21 +201,21 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     return topologies
 
 
-def _names(row: dict[str, Node], key: str, hostlists: topology_rows.Hostlists) -> tuple[str, ...]:
+def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
     """Return the names of a hostlist under a key; none where it is missing, or null as controllers print it."""
     if key not in row or _is_empty(row[key]):
         return ()
     return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
 
 
-def _blocks(node: Node, hostlists: topology_rows.Hostlists) -> tuple[list[topology_rows.BlockRow], list[int], str]:
+def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int], str]:
     source = hostlists.source
-    pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
+    pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), "blocks")
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
-        row = _mapping(item, source, "a block", ("block", "nodes"), ("block",))
+        row = _mapping(item, source, "a block", ("block", "nodes"), "block")
         name = _text(row["block"], source, "block")
-        rows.append(topology_rows.BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
+        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):
@@ -259,16 +243,15 @@ def _text(node: Node, source: str, what: str) -> str:
     return node.value
 
 
-def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Node]:
+def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed: str) -> dict[str, Node]:
     if not isinstance(node.value, dict):
         keys = ", ".join(known)
         raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {keys}; give some of these")
     for key, inner in node.value.items():
         if key not in known:
             raise InputError(f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {hint(key, known)}")
-    for key in needed:
-        if key not in node.value:
-            raise InputError(f"{source}: line {node.line}: {what} has no {key!r}; add it")
+    if needed not in node.value:
+        raise InputError(f"{source}: line {node.line}: {what} has no {needed!r}; add it")
     return node.value
 
 
@@ -335,39 +318,31 @@ def read_states(path: str | Path) -> NodeStates:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = {key: {json.dumps(item.get(key), sort_keys=True) for item in listed} for item in listed for key in item}
+    fields = dict.fromkeys(key for item in listed for key in item)
     # Fields that decide a node's jobs are reported where nodes differ.
-    reported = tuple(f"{key} (nodes differ)" for key in DECIDING if len(fields.get(key, ())) > 1)
-    ignored = tuple(key for key in fields if key not in named and f"{key} (nodes differ)" not in reported)
-    items = ReadItems(taken=tuple(key for key in fields if key in named), ignored=ignored, not_modelled=reported)
+    differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
+    items = ReadItems(
+        taken=tuple(key for key in fields if key in named),
+        ignored=tuple(key for key in fields if key not in named and key not in differ),
+        not_modelled=tuple(f"{key} (nodes differ)" for key in differ),
+    )
     return found.replaced(items=items)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
-    known = known_nodes(topology)
-    require_known(states.free | states.taken, topology, source)
-    return states.replaced(down=states.down | (known - states.free - states.busy))
-
-
-def require_known(names: Iterable[str], topology: Topology, source: str) -> None:
-    """Refuse names that are no node of the topology."""
-    known = known_nodes(topology)
-    strange = sorted(set(names) - known)
+    groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
+    known = frozenset(node for nodes in groups for node in nodes)
+    strange = sorted((states.free | states.taken) - known)
     if strange:
         are = "is no node" if len(strange) == 1 else "are no nodes"
         listed = topology_rows.some([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
-
-
-def known_nodes(topology: Topology) -> frozenset[str]:
-    """Return every node of a topology."""
-    groups = [group.nodes for group in topology.switches] + [group.nodes for group in topology.blocks]
-    return frozenset(node for nodes in groups for node in nodes)
+    return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
 def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
-    worst: dict[str, int] = {}
+    worst = dict[str, int]()
     for name, state in states:
         worst[name] = max(state, worst.get(name, FREE))
     kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
@@ -375,7 +350,7 @@ def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
 
 
 def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
-    hostlists = topology_rows.Hostlists(source)
+    hostlists = Hostlists(source)
     for number, line in enumerate(text.split("\n"), 1):
         where, words = f"line {number}", line.split()
         if not words:
@@ -450,13 +425,19 @@ class RunningJob:
 def read_running(path: Path) -> list[RunningJob]:
     """Read a file's jobs that hold nodes; one of a state that Slurm does not document counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
-    hostlists = topology_rows.Hostlists(where)
+    hostlists = Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
     jobs = []
     for at, row in rows:
-        if not _holds_nodes(row, where, at):
-            continue
+        states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
+        unknown = next((state for state in states if state not in HOLDS), None)
+        if unknown is not None:
+            text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+            logging.getLogger("planner").warning(text, where, at, unknown)
+        kept = {HOLDS.get(state) for state in states}
         nodes, number, priority = row.get("NodeList"), row.get("JobId"), str(row.get("Priority"))
+        if True not in kept and (nodes in (None, "", "(null)") or (unknown is None and False in kept)):
+            continue
         if not isinstance(nodes, str) or nodes in ("", "(null)"):
             raise InputError(f"{where}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
         cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
@@ -502,14 +483,3 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
             break
     if not found and "No jobs" not in text:
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
-
-
-def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
-    states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
-    unknown = next((state for state in states if state not in HOLDS), None)
-    if unknown is not None:
-        text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
-        logging.getLogger("planner").warning(text, where, at, unknown)
-    kept = {HOLDS.get(state) for state in states}
-    listed = row.get("NodeList") not in (None, "", "(null)")
-    return True in kept or (listed and (unknown is not None or False not in kept))

@@ -2,15 +2,15 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import MAX_NAMES, PREFIX, Topology, fold_names, width
+from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, width
 from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
-from planner.formats.placed_job import PlacedJob
 from planner.formats.topology_rows import SwitchRow, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
@@ -63,20 +63,26 @@ def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str 
     yield SwitchRow(where, root, children=below)
 
 
-FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
-
-
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return a cluster's topology, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
     path = Path(path)
     text = read_text(path)
-    if text.lstrip().startswith("{"):
-        return _from_json(parse_json(text, str(path)), str(path), keys)
-    lines = (line.strip() for line in text.split("\n"))
-    first = next((line for line in lines if line and not line.startswith("#")), "")
-    if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
-        return slurm.read_yaml(text, str(path), name)
-    return slurm.read_conf(text, str(path))
+    if not text.lstrip().startswith("{"):
+        lines = (line.strip() for line in text.split("\n"))
+        first = next((line for line in lines if line and not line.startswith("#")), "")
+        if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
+            return slurm.read_yaml(text, str(path), name)
+        return slurm.read_conf(text, str(path))
+    data, source = parse_json(text, str(path)), str(path)
+    if "instances" in data:
+        return kubernetes.read_topograph(data, source)
+    if "items" in data:
+        return kubernetes.read_kubernetes(data, source, keys)
+    if "planner_version" in data:
+        return plan_topology(plan_of(data, source), source)
+    stated = f"is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'})"
+    formats = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
+    raise InputError(f"{source}: {stated}; give {formats}")
 
 
 def topology_items(path: str | Path) -> ReadItems:
@@ -90,44 +96,29 @@ def topology_items(path: str | Path) -> ReadItems:
     return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
 
 
-def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
-    if not isinstance(data, dict):
-        raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
-    if "instances" in data:
-        return kubernetes.read_topograph(data, source)
-    if "items" in data:
-        return kubernetes.read_kubernetes(data, source, keys)
-    if "planner_version" in data:
-        return plan_topology(plan_of(data, source), source)
-    keys = ", ".join(list(data)[:8]) or "none"
-    raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
-
-
-Writer = Callable[[PlacedJob, Topology], str]
-
-
-def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
-    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
-    hostfile = placed_job.HOSTFILE.format(job=placed.job)
+def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
+    """Return all that a scheduler's script needs, with lines to submit and start by; then figures and proof."""
+    own, ranks = placed.model_dump(mode="json"), len(placed.nodes) * placed_job.gpus_of_node(placed)
+    hostfile, rankfile = (shlex.quote(f"{placed.job}.{kind}") for kind in ("hostfile", "rankfile"))
     return {
-        **placed.model_dump(mode="json"),
+        **{key: own[key] for key in ("job", "nodes", "groups", "gpus_per_node", "certificate")},
         "hostlist": fold_names(placed.nodes),
         "sbatch": placed_job.sbatch_line(placed, topology),
         "srun": placed_job.srun_line(placed, topology),
-        "mpirun": {
-            "hostfile": placed_job.hostfile_line(placed, hostfile),
-            "rankfile": placed_job.rankfile_line(placed, f"{placed.job}.rankfile"),
+        "mpirun": {  # hosts are no slots by seq alone (since 5.0); before 5.0 a rankfile was given by --rankfile
+            "hostfile": f"mpirun -np {ranks} --hostfile {hostfile} --map-by seq",
+            "rankfile": f"mpirun -np {ranks} --map-by rankfile:file={rankfile}",
         },
         "torchrun": placed_job.torchrun_line(placed, f"{placed.job}.torchrun"),
         "hints": placed_job.hints(placed, topology),
-    }
+    } | own
 
 
-WRITERS: Mapping[str, Writer] = {
+WRITERS: Mapping[str, Callable[[Placement, Topology], str]] = {
     "hostlist": lambda placed, _: fold_names(placed.nodes) + "\n",
     "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
     "hostfile": placed_job.hostfile,
-    "mpi-hostfile": lambda placed, _: placed.hostfile,
+    "mpi-hostfile": lambda placed, _: placed_job.hostfile(placed),
     "rankfile": lambda placed, _: placed_job.rankfile(placed),
     "torchrun": lambda placed, _: placed_job.torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
@@ -142,7 +133,7 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 }
 
 
-def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
+def write_placed(placed: Placement, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats. InputError: there is none such, or the scheduler refuses it."""
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")

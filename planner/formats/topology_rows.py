@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,7 +36,7 @@ class Hostlists:
         return names
 
 
-def raise_all(source: str, problems: Iterable[str]) -> None:
+def _raise_all(source: str, problems: Iterable[str]) -> None:
     """Raise every complaint at once; nothing where there are none."""
     lines = [f"{source}: {problem}" for problem in problems]
     if len(lines) > SHOWN:
@@ -57,40 +57,32 @@ def shown(value: Any) -> str:
 
 def children_of(topology: Topology) -> dict[str, list[str]]:
     """Return the switches under each switch, in the order of the file."""
-    children: dict[str, list[str]] = {}
+    children = defaultdict[str, list[str]](list)
     for switch in topology.switches:
         if switch.parent is not None:
-            children.setdefault(switch.parent, []).append(switch.name)
+            children[switch.parent].append(switch.name)
     return children
 
 
 def heights(topology: Topology) -> dict[str, int]:
     """Return the tier of each switch: 0 for a leaf, else one more than its highest child."""
-    tiers = {switch.name: 0 for switch in topology.switches if switch.nodes}
-    parents = {switch.name: switch.parent for switch in topology.switches}
-    for leaf in list(tiers):
-        at, height = leaf, 0
-        while (above := parents[at]) is not None and tiers.get(above, -1) < height + 1:
-            at, height = above, height + 1
-            tiers[at] = height
+    tiers: dict[str, int] = {}
+    for chain in chains(topology).values():
+        for height, switch in enumerate(chain):
+            tiers[switch] = max(height, tiers.get(switch, 0))
     return tiers
-
-
-def leaves(topology: Topology) -> Iterator[TopologySwitch]:
-    """Return the switches that have nodes, in the order of the file."""
-    return (switch for switch in topology.switches if switch.nodes)
 
 
 def leaf_of(topology: Topology) -> dict[str, str]:
     """Return the leaf of each node."""
-    return {node: leaf.name for leaf in leaves(topology) for node in leaf.nodes}
+    return {node: switch.name for switch in topology.switches for node in switch.nodes}
 
 
 def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     """Return for each leaf the switches from itself up to the root."""
     parents = {switch.name: switch.parent for switch in topology.switches}
     chains: dict[str, tuple[str, ...]] = {}
-    for leaf in leaves(topology):
+    for leaf in (switch for switch in topology.switches if switch.nodes):
         chain, at = [leaf.name], leaf.parent
         while at is not None:
             chain.append(at)
@@ -126,7 +118,7 @@ def tree(
     source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
 ) -> Topology:
     """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
-    raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
+    _raise_all(source, _names(rows, "switch"))
     contents = []
     for row in rows:
         if row.nodes and row.children:
@@ -135,36 +127,29 @@ def tree(
         if not row.nodes and not row.children:
             none = "has neither nodes nor switches; give it some or remove it"
             contents.append(f"{row.where}: switch {row.name!r} {none}")
-    raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    _raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
-    raise_all(source, _shape(rows, parents))
+    _raise_all(source, _shape(rows, parents))
     leaf_nodes = {node for row in rows for node in row.nodes}
     strays = ((block, node) for block in blocks for node in block.nodes if node not in leaf_nodes)
     under_none = "is under no leaf; add it to one"
-    raise_all(source, (f"{row.where}: node {node!r} of block {row.name!r} {under_none}" for row, node in strays))
-    return Topology(
-        kind="tree",
-        switches=tuple(TopologySwitch(name=row.name, parent=parents.get(row.name), nodes=row.nodes) for row in rows),
-        blocks=tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks),
-        block_sizes=tuple(sizes),
-    )
+    _raise_all(source, (f"{row.where}: node {node!r} of block {row.name!r} {under_none}" for row, node in strays))
+    switches = tuple(TopologySwitch(name=row.name, parent=parents.get(row.name), nodes=row.nodes) for row in rows)
+    own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
+    return Topology(kind="tree", switches=switches, blocks=own_blocks, block_sizes=tuple(sizes))
 
 
 def block_topology(
     source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
 ) -> Topology:
     """Return a topology of blocks alone."""
-    raise_all(source, _block_problems(blocks, sizes, sizes_where))
-    return Topology(
-        kind="block",
-        blocks=tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks),
-        block_sizes=tuple(sizes),
-    )
+    _raise_all(source, _block_problems(blocks, sizes, sizes_where))
+    own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
+    return Topology(kind="block", blocks=own_blocks, block_sizes=tuple(sizes))
 
 
 def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
     yield from _names(blocks, "block")
-    yield from _spelling(blocks, "block")
     yield from _homes(blocks, "block")
     for block in blocks:
         if not block.nodes:
@@ -177,14 +162,12 @@ def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_wher
         yield f"{sizes_where}: must be at least 1 (is {sizes[0]})"
 
 
-def _names(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
+def _names(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
+    """Name repeated switches or blocks, then names that no hostlist can hold."""
     first: dict[str, str] = {}
     for row in rows:
         if first.setdefault(row.name, row.where) != row.where:
             yield f"{row.where}: {what} {row.name!r} is already at {first[row.name]}; rename one"
-
-
-def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
     for row in rows:
         for kind, name in [(what, row.name), *(("node", node) for node in row.nodes)]:
             unfit = _UNFIT.search(name)
@@ -194,8 +177,7 @@ def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iter
 
 
 def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
-    known = {row.name for row in rows}
-    above: dict[str, SwitchRow] = {}
+    known, above = {row.name for row in rows}, dict[str, SwitchRow]()
     for row in rows:
         for child in row.children:
             if child not in known:
@@ -209,20 +191,19 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
             above.setdefault(child, row)
 
 
-def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
-    home: dict[str, SwitchRow | BlockRow] = {}
+def _homes(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
+    home: dict[str, int] = {}
     twice: dict[tuple[int, int], list[str]] = {}
-    places = {id(row): i for i, row in enumerate(rows)}
-    for row in rows:
+    for i, row in enumerate(rows):
         for node in row.nodes:
-            first = home.setdefault(node, row)
-            if first is not row:
-                twice.setdefault((places[id(first)], places[id(row)]), []).append(node)
+            first = home.setdefault(node, i)
+            if first != i:
+                twice.setdefault((first, i), []).append(node)
         repeated = [node for node, times in Counter(row.nodes).items() if times > 1]
         if repeated:
             yield f"{row.where}: {what} {row.name!r} names {some(repeated)} twice; keep one"
-    for (a, second), nodes in twice.items():
-        one, two = rows[a], rows[second]
+    for (first, second), nodes in twice.items():
+        one, two = rows[first], rows[second]
         homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"
         yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
 
@@ -260,32 +241,27 @@ class Layered:
 
 def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     """Return the tree, several highest switches under one named root. InputError: a switch or node has two parents."""
-    parents: dict[str, str | None] = {}
-    places: dict[str, str] = {}
-    nodes: dict[str, list[str]] = {}
-    domains: dict[str, list[str]] = {}
-    seen: dict[str, str] = {}
+    parents, places, seen = dict[str, str | None](), dict[str, str](), dict[str, str]()
+    nodes, domains = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for row in rows:
         if seen.setdefault(row.node, row.where) != row.where:
             raise InputError(f"{source}: {row.where}: node {row.node!r} is already at {seen[row.node]}; keep one")
         for name, above in zip(row.switches, (*row.switches[1:], None), strict=True):
             if parents.setdefault(name, above) != above:
                 one, two = (repr(parent) if parent else "the top" for parent in (parents[name], above))
-                above_both = f"below {one} at {places[name]} and below {two} here"
-                remedy = "give switches names of their own"
-                raise InputError(f"{source}: {row.where}: switch {name!r} is {above_both}; {remedy}")
+                problem = f"switch {name!r} is below {one} at {places[name]} and below {two} here"
+                raise InputError(f"{source}: {row.where}: {problem}; give switches names of their own")
             places.setdefault(name, row.where)
-        nodes.setdefault(row.switches[0], []).append(row.node)
+        nodes[row.switches[0]].append(row.node)
         if row.domain:
-            domains.setdefault(row.domain, []).append(row.node)
+            domains[row.domain].append(row.node)
     roots = [switch for switch, above in parents.items() if above is None]
     if len(roots) > 1:
         places.setdefault(ROOT, "the top")
         parents |= {switch: ROOT for switch in roots if switch != ROOT}
         parents[ROOT] = None
-    children: dict[str, list[str]] = {}
+    children = defaultdict[str | None, list[str]](list)
     for name, above in parents.items():
-        if above is not None:
-            children.setdefault(above, []).append(name)
-    switches = [SwitchRow(places[box], box, tuple(nodes.get(box, ())), tuple(children.get(box, ()))) for box in parents]
+        children[above].append(name)
+    switches = [SwitchRow(places[box], box, tuple(nodes[box]), tuple(children[box])) for box in parents]
     return tree(source, switches, [BlockRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])

@@ -32,12 +32,7 @@ class Node:
     plain: bool = True
 
 
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping that is not closed yet, and the key that waits for its value."""
-
-    node: Node
-    key: str | None = None
+Holder = list[Node] | dict[str, Node]
 
 
 def parse(text: str, source: str) -> Node:
@@ -57,7 +52,7 @@ def parse(text: str, source: str) -> Node:
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
     """Build the values of a document from its events, without recursion."""
     root: Node | None = None
-    open_nodes: list[_Open] = []
+    open_nodes: list[tuple[Holder, list[str]]] = []  # lists and mappings, and the key of each that waits for its value
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
@@ -66,54 +61,46 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
             raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
         if not isinstance(event, yaml.NodeEvent):
             continue
-        node = _node(event, source, line)
-        if not open_nodes:
-            root = node
+        tag = getattr(event, "tag", None)
+        if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
+            what = f"tag {tag}" if tag else f"anchor {event.anchor}"
+            raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
+        holder: Holder = {} if isinstance(event, yaml.MappingStartEvent) else []
+        node = Node(line, holder)
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(line, event.value, plain=not event.style)
+        if open_nodes:
+            _add(*open_nodes[-1], node, source)
         else:
-            _add(open_nodes[-1], node, source)
+            root = node
         if not isinstance(event, yaml.ScalarEvent):
-            open_nodes.append(_Open(node))
+            open_nodes.append((holder, []))
             if len(open_nodes) > _DEEPEST:
                 raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
     return Node(1, "") if root is None else root
 
 
-def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
-    tag = getattr(event, "tag", None)
-    if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
-        what = f"tag {tag}" if tag else f"anchor {event.anchor}"
-        raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
-    if isinstance(event, yaml.ScalarEvent):
-        return Node(line, event.value, plain=not event.style)
-    return Node(line, [] if isinstance(event, yaml.SequenceStartEvent) else {})
-
-
-def _add(parent: _Open, node: Node, source: str) -> None:
+def _add(parent: Holder, waiting: list[str], node: Node, source: str) -> None:
     """Add a value to the open node: as an item of a list, as a key of a mapping, or as the value of its last key."""
-    if isinstance(parent.node.value, list):
-        parent.node.value.append(node)
-        return
-    if not isinstance(parent.node.value, dict):
-        raise TypeError(type(parent.node.value))
-    if parent.key is not None:
-        parent.node.value[parent.key] = node
-        parent.key = None
-        return
-    if not isinstance(node.value, str):
+    if isinstance(parent, list):
+        parent.append(node)
+    elif waiting:
+        parent[waiting.pop()] = node
+    elif not isinstance(node.value, str):
         raise InputError(f"{source}: line {node.line}: a key must be a text; write such as topology: fabric")
-    if node.value in parent.node.value:
-        first = parent.node.value[node.value].line
-        problem = f"{node.value!r} is given twice in one mapping (first at line {first})"
+    elif node.value in parent:
+        problem = f"{node.value!r} is given twice in one mapping (first at line {parent[node.value].line})"
         raise InputError(f"{source}: line {node.line}: {problem}; keep one")
-    parent.key = node.value
+    else:
+        waiting.append(node.value)
 
 
-def dump(value: Any) -> str:
-    """Write dicts, lists and scalars as YAML; texts that could be read otherwise are quoted."""
+def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Write dicts, lists and scalars in them as YAML; texts that could be read otherwise are quoted."""
     return "".join(f"{line}\n" for line in _dumped(value))
 
 
-def _dumped(value: Any) -> Iterator[str]:
+def _dumped(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, (Mapping, list, tuple)) and inner:
@@ -121,13 +108,11 @@ def _dumped(value: Any) -> Iterator[str]:
                 yield from (f"  {line}" for line in _dumped(inner))
             else:
                 yield f"{scalar(key)}: {scalar(inner)}"
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    else:
         for inner in value:
             first, *rest = _dumped(inner) if isinstance(inner, (Mapping, list, tuple)) and inner else (scalar(inner),)
             yield f"- {first}"
             yield from (f"  {line}" for line in rest)
-    else:
-        yield scalar(value)
 
 
 def scalar(value: Any) -> str:
@@ -258,10 +243,6 @@ class RecipeText:
         """Line ending of the file."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
-    def line(self, offset: int) -> int:
-        """Return the line of an offset, from 1."""
-        return self.text.count("\n", 0, offset) + 1
-
     def line_start(self, offset: int) -> int:
         """Return the offset at which the line of an offset begins."""
         return self.text.rfind("\n", 0, offset) + 1
@@ -277,7 +258,8 @@ class RecipeText:
         self.edits[start, end] = new if start < end else (old or "") + new
 
     def _at(self, offset: int | None, what: str) -> str:
-        return f"{self.where}: {'' if offset is None else f'line {self.line(offset)}: '}{what}"
+        line = 0 if offset is None else self.text.count("\n", 0, offset) + 1
+        return f"{self.where}: {f'line {line}: ' * bool(line)}{what}"
 
     def tell(self, what: str, offset: int | None = None) -> None:
         """Note a line for the user, of a place in the file or of the whole."""

@@ -1,1 +1,1 @@
-"""Grids from other tools' files: one reader a format makes a draft, and `assemble` turns it into a grid."""
+"""Grids from other tools' files: one reader a format makes a draft, which `read_grid` turns into a grid."""

@@ -13,22 +13,9 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import csv_rows, read_text
+from planner.instance.grid import PowerNode
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftNode:
-    """A place of the grid with the plants located there."""
-
-    id: str
-    authority: str
-    latitude: float
-    longitude: float
-    installed_mw: float | None
-    load_mw: float = 0.0
-    largest_unit_mw: float | None = None
-    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +40,14 @@ class DraftAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A grid as far as its file states it; `notes` name parts that were left out or read in a special way."""
+    """A grid as far as its file states it; `notes` name parts that were left out or read in a special way.
+
+    The nodes have all that is installed as their generation, unrounded; 0 where the file says nothing of plants.
+    """
 
     source: str
-    nodes: tuple[DraftNode, ...]
+    nodes: tuple[PowerNode, ...]
+    plants_known: bool = True
     branches: tuple[DraftBranch, ...] = ()
     authorities: tuple[DraftAuthority, ...]
     notes: tuple[str, ...] = ()
@@ -79,8 +70,7 @@ class GridOptions:
     source: str | None = None
 
 
-def slug(text: str) -> str:
-    """Return a name as an id: lower case, words joined by hyphens."""
+def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 
@@ -90,7 +80,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
 
 
 Vectors = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
@@ -108,18 +97,6 @@ def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
 def nearest(points: Vectors, centre: Vectors) -> int:
     """Return the index of the point nearest to `centre`; the first of equals."""
     return int(_chord2(points, centre).argmin())
-
-
-def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator[Indices]:
-    """Group points: the largest left absorbs all within the radius (no chains); the centre is first, ties in order."""
-    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
-    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
-    left: Indices = np.argsort(-np.asarray(size, dtype=float), kind="stable")
-    while left.size:
-        within = _chord2(points[left], points[left[0]]) <= limit
-        within[0] = True
-        yield left[within]
-        left = left[~within]
 
 
 CORRECT_OR_REMOVE = "correct it, or remove the row"
@@ -249,20 +226,22 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
     columns = {key: table.need(*names) for key, names in required.items()}
-    units = None if generators is None else _units(generators)
-    capacity = table.need(*CAPACITY) if units is None else None
+    units, capacity = defaultdict[str, list[float]](list), None if generators else table.need(*CAPACITY)
+    if generators is not None:
+        plant_of, rating = generators.need(*ID), generators.need(*CAPACITY)
+        for row in generators.rows:
+            units[row.text(plant_of)].append(row.number(rating, low=0))
     state, region = table.find(*STATE), table.find(*REGION)
     plants = []
     for name, row in sorted(by_name(table.rows, columns["id"], "plant").items()):
-        mine = [] if units is None else units.get(name, [])
         plant = Plant(
             id=name,
             name=row.text(columns["name"]),
             state=row.cells[state] if state else "",
             latitude=row.number(columns["lat"], low=-90, high=90),
             longitude=row.number(columns["lon"], low=-180, high=180),
-            mw=row.number(capacity, low=0) if capacity else sum(mine),
-            largest_unit_mw=max(mine, default=None),
+            mw=row.number(capacity, low=0) if capacity else sum(units[name]),
+            largest_unit_mw=max(units[name], default=None),
             authority=row.cells[columns["ba"]],
             region=row.cells[region] if region else "",
         )
@@ -270,14 +249,6 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
     return plants
-
-
-def _units(table: CsvTable) -> dict[str, list[float]]:
-    plant, capacity = table.need(*ID), table.need(*CAPACITY)
-    units: defaultdict[str, list[float]] = defaultdict(list)
-    for row in table.rows:
-        units[row.text(plant)].append(row.number(capacity, low=0))
-    return units
 
 
 def read_peaks(table: CsvTable) -> dict[str, float]:
@@ -299,14 +270,20 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
     lost = [plant.mw for plant in listed if not plant.authority]
     peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
-    areas = interconnections(plants)
+    # The synchronous area of an authority is that of the NERC region with most of its capacity.
+    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for plant in plants:
+        mw[plant.authority][plant.region] += plant.mw
+    authorities = []
+    for authority, regions in sorted(mw.items()):
+        known = sorted((-own_mw, region) for region, own_mw in regions.items() if region)
+        area = AREAS.get(known[0][1], "eastern") if known else None
+        authorities.append(DraftAuthority(id=authority, interconnection=area, peak_mw=peaks.get(authority)))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(
-            DraftAuthority(id=x, interconnection=area, peak_mw=peaks.get(x)) for x, area in areas.items()
-        ),
+        authorities=tuple(authorities),
         notes=(
             f"{len(plants):,} plants in {place}",
             *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
@@ -315,45 +292,42 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield the plants of each node, its largest first, by authority; the order of the list does not matter."""
+    """Yield the plants of each node by authority; the order of the list does not matter.
+
+    The largest plant left absorbs all within the radius (no chains); it comes first, ties in the order of ids.
+    """
+    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
+    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
         points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
-        for indices in groups(points, [plant.mw for plant in own], radius_km):
-            yield [own[index] for index in indices]
+        left = np.argsort([-plant.mw for plant in own], kind="stable")
+        while left.size:
+            within = _chord2(points[left], points[left[0]]) <= limit
+            within[0] = True
+            yield [own[index] for index in left[within]]
+            left = left[~within]
 
 
-def interconnections(plants: list[Plant]) -> dict[str, str | None]:
-    """Return the synchronous area of each authority: that of the NERC region with most of its capacity."""
-    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for plant in plants:
-        mw[plant.authority][plant.region] += plant.mw
-    areas: dict[str, str | None] = {}
-    for authority, regions in sorted(mw.items()):
-        known = sorted((-mw, region) for region, mw in regions.items() if region)
-        areas[authority] = AREAS.get(known[0][1], "eastern") if known else None
-    return areas
-
-
-def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
+def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
     """Yield a node for each group, named after its largest plant; of equal names later ones carry the plant's id."""
     used: set[str] = set()
     for plants in groups_of_plants:
         first = plants[0]
-        name = slug(first.name)
+        name = _slug(first.name)
         while name in used:
-            name += f"-{slug(first.id)}"
+            name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in plants if plant.largest_unit_mw is not None]
         rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""
-        yield DraftNode(
+        yield PowerNode(
             id=name,
-            authority=first.authority,
+            balancing_authority=first.authority,
             latitude=first.latitude,
             longitude=first.longitude,
-            installed_mw=sum(plant.mw for plant in plants),
+            generation_mw=sum(plant.mw for plant in plants),
             largest_unit_mw=max(units, default=None),
             note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in plants[:3]) + rest,
         )
@@ -364,15 +338,14 @@ SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones a
 
 
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read zones and interfaces; authorities are the planning groups."""
+    """Read zones and interfaces; planning groups are taken as balancing authorities."""
     zones = _zones(tables["zones"])
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
     notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
     notes += counted((shut, "corridors without capacity in one direction left out"))
     dc = sum(branch.note is not None for branch in branches)
     notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
-    installed: dict[str, float] | None = None
-    peaks: dict[str, float] = {}
+    installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         by_zone, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
@@ -384,20 +357,21 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     elif "peaks" in tables:
         problem = "peaks of balancing authorities reach zones by way of their plants"
         raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
-    areas = {authority(row): row.text("interconnect") for row in zones.values()}
+    areas = {row.text("planning_group"): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(
-            DraftNode(
+            PowerNode(
                 id=row.text("zone"),
-                authority=authority(row),
+                balancing_authority=row.text("planning_group"),
                 latitude=row.number("lat", low=-90, high=90),
                 longitude=row.number("lon", low=-180, high=180),
-                installed_mw=None if installed is None else installed[zone],
+                generation_mw=installed.get(zone, 0.0),
                 note=f"zone in {row.text('state')}",
             )
             for zone, row in zones.items()
         ),
+        plants_known="plants" in tables,
         branches=branches,
         authorities=tuple(
             DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name))
@@ -407,16 +381,11 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     )
 
 
-def authority(row: CsvRow) -> str:
-    """Return the planning group of a zone, which is taken as its balancing authority."""
-    return row.text("planning_group")
-
-
 def _zones(table: CsvTable) -> dict[str, CsvRow]:
     table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
     zones, area = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
     for row in table.rows:
-        first = area.setdefault(authority(row), row)
+        first = area.setdefault(row.text("planning_group"), row)
         if row.text("interconnect") != first.text("interconnect"):
             problem = f"is another than line {first.line} has for the same planning group"
             raise row.wrong("interconnect", problem, "split the group in two")
@@ -472,7 +441,7 @@ def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for zone, plants in by_zone.items():
         for plant in plants:
-            mw[plant.authority][authority(zones[zone])] += plant.mw
+            mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
     shares: defaultdict[str, float] = defaultdict(float)
     for owner, by_group in sorted(mw.items()):
         total = sum(by_group.values())

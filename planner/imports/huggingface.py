@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
@@ -105,16 +105,14 @@ def read_model(path: Path) -> Model:
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return model_of(read_json(path), str(path), name)
-
-
-def model_of(data: Any, where: str, name: str) -> Model:
-    """Return the model of a configuration; `where` names it in errors, `name` the model where it has no name itself."""
-    return read_config(data, where, name)[0]
+    return read_config(read_json(path), str(path), name)[0]
 
 
 def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a configuration, and the use made of each of its keys."""
+    """Return the model of a configuration, and the use made of each of its keys.
+
+    `where` names the configuration in errors, `name` the model where it has no name itself.
+    """
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
@@ -189,13 +187,13 @@ class _Reader:
         if name is None:
             if default is None:
                 self.refuse(names[0], "is missing; add it")
-            return default or 0
+            return default
         value = self.config[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
-        return int(value)
+        return value
 
-    def refuse(self, key: str, problem: str) -> None:
+    def refuse(self, key: str, problem: str) -> NoReturn:
         """Raise the complaint about a key."""
         raise InputError(f"{self.where}: {key}: {problem}")
 
@@ -205,22 +203,19 @@ class _Reader:
             q_rank = self.config.get("q_lora_rank")
             entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
             return
-        kv = self._kv_heads(entry["heads"])
-        if kv != entry["heads"]:
+        heads, item = entry["heads"], self.config.get
+        old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
+        if old_falcon or self.kind == "gpt_bigcode":
+            kv = 1 if item("multi_query", True) else heads
+        elif self.kind == "chatglm" and not item("multi_query_attention"):
+            kv = heads
+        else:
+            kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
+        if kv != heads:
             entry["kv_heads"] = kv
         size = self.count(HEAD_SIZE, self.family.head_size or 0)
-        if size and size * entry["heads"] != entry["hidden"]:
+        if size and size * heads != entry["hidden"]:
             entry["head_size"] = size
-
-    def _kv_heads(self, heads: int) -> int:
-        old_falcon = self.kind == "falcon" and not self.config.get("new_decoder_architecture")
-        if old_falcon or self.kind == "gpt_bigcode":
-            return 1 if self.config.get("multi_query", True) else heads
-        if self.kind == "chatglm" and not self.config.get("multi_query_attention"):
-            return heads
-        if self.kind == "mpt":
-            return self.count(("kv_n_heads",), heads)
-        return self.count(KV_HEADS, heads)
 
     def _windows(self, entry: dict[str, Any]) -> None:
         layers = entry["layers"]

@@ -131,19 +131,36 @@ def first_instance(wish: Wish) -> str:
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
-    gpu = _named("accelerators", wish.accelerator, "--accelerator")
-    name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
+    budget = wish.budget_usd if wish.budget_usd is not None else DEFAULT_BUDGET_USD if wish.sites else None
+    money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
     last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
     if wish.sites:
         last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    parts = [
-        _head(wish),
-        _workload(name, wish),
-        f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack_of(wish.accelerator)}\n{last}\n",
-        *([_grid(wish.sites)] if wish.sites else []),
-        _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
-    ]
-    return "\n".join(part for part in parts if part)
+    text = f"""\
+# A planning question. Solve it: planner solve FILE -o plan.json
+# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
+name: {scalar(wish.name)}
+limits:{money}
+  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
+
+{_workload(wish)}
+hardware:
+  accelerator: {wish.accelerator}
+  rack: {rack_of(wish.accelerator)}
+{last}
+{_grid(wish.sites) if wish.sites else ""}"""
+    parts = FABRIC_PARTS.get(nic_gbps)
+    if parts is None:
+        return text  # tori and the like: a layout without a fabric of switches
+    optics = f"name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}"
+    return f"""{text}
+network:
+  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
+  max_tiers: 3
+  survives: one_spine  # the loss of a switch above the leaves cuts no two of them
+  optics: {{{optics}}}
+"""
 
 
 def _named(kind: str, name: str, option: str) -> dict[str, Any]:
@@ -163,33 +180,16 @@ def rack_of(accelerator: str) -> str:
     return found[0]
 
 
-def _model(name: str) -> Model:
+def _workload(wish: Wish) -> str:
+    name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     if name.endswith(".json"):
-        return read_model(Path(name))
-    return Model.model_validate(_named("models", name, "--model"))
-
-
-def _head(wish: Wish) -> str:
-    budget = wish.budget_usd if wish.budget_usd is not None else DEFAULT_BUDGET_USD if wish.sites else None
-    money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
-    return f"""\
-# A planning question. Solve it: planner solve FILE -o plan.json
-# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {scalar(wish.name)}
-limits:{money}
-  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
-"""
-
-
-def _workload(name: str, wish: Wish) -> str:
-    tokens = wish.tokens
-    if tokens is None:
-        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(_model(name)):.2g}")
-        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
+        model, shown = read_model(Path(name)), os.path.relpath(name, wish.folder)
     else:
-        _model(name)
-        why = "as asked for"
-    shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
+        model, shown = Model.model_validate(_named("models", name, "--model")), name
+    tokens, why = wish.tokens, "as asked for"
+    if tokens is None:
+        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(model):.2g}")
+        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
     return f"""\
 workload:
   model: {scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
@@ -211,7 +211,7 @@ def _grid(sites: int) -> str:
         f"generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}"
         for name, area, _, north, east, _ in places
     )
-    return f"""\
+    return f"""
 grid:  # MW and prices are examples: put yours here
   balancing_authorities:
 {areas}
@@ -225,17 +225,4 @@ grid:  # MW and prices are examples: put yours here
     interconnection_usd_per_mw: 500e3
     site_usd: 25e6
 wan: {{}}  # fibre between the sites, at the usual prices
-"""
-
-
-def _network(nic_gbps: float) -> str:
-    parts = FABRIC_PARTS.get(nic_gbps)
-    if parts is None:
-        return ""  # tori and the like: a layout without a fabric of switches
-    return f"""\
-network:
-  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
-  max_tiers: 3
-  survives: one_spine  # the loss of a switch above the leaves cuts no two of them
-  optics: {{name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
 """

@@ -5,23 +5,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.files import read_text
-from planner.imports.grid_tables import (
-    CsvRow,
-    CsvTable,
-    Draft,
-    DraftAuthority,
-    DraftBranch,
-    DraftNode,
-    GridOptions,
-    by_name,
-    counted,
-    names,
-    read_table,
-)
+from planner.imports import grid_tables
+from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions
+from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
 COLUMNS = {
@@ -48,20 +39,17 @@ class Case:
     dc_lines: int
 
 
-def read_case(path: Path) -> Case:
-    """Read the tables of a case file."""
+def _read_case(path: Path) -> Case:
     file = str(path)
     base: float | None = None
     tables: dict[str, list[tuple[int, list[str]]]] = {}
-    lines = list(_code(file, read_text(path)))
-    i = 0
-    while i < len(lines):
-        number, text = lines[i]
+    lines = iter(list(_code(file, read_text(path))))  # a comment that is not closed is told first
+    for number, text in lines:
         opened, based = _OPENS.match(text), _BASE.match(text)
         if opened:
             if opened[1] in tables:
                 raise InputError(f"{file}: line {number}: table {opened[1]!r} is written twice; keep one")
-            tables[opened[1]], i = _matrix_body(file, lines, i, opened.end(), opened[1])
+            tables[opened[1]] = _matrix_body(file, opened[1], chain([(number, text[opened.end() :])], lines))
         elif based:
             base = _matrix_value(file, number, "baseMVA", based[1].strip())
         elif _CHANGES.match(text):
@@ -69,7 +57,6 @@ def read_case(path: Path) -> Case:
                 f"{file}: line {number}: {text.strip()!r} changes the case by a computation, which is not run here; "
                 "save the case with MATPOWER's savecase and import that file"
             )
-        i += 1
     for name in COLUMNS:
         if name not in tables:
             raise InputError(f"{file}: has no table mpc.{name}; give a MATPOWER case file with bus, gen and branch")
@@ -105,15 +92,12 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
         yield start, continued
 
 
-def _matrix_body(
-    file: str, lines: list[tuple[int, str]], first: int, column: int, name: str
-) -> tuple[list[tuple[int, list[str]]], int]:
-    """Return a table's rows as words with line numbers, and the index of the line that closes it."""
-    rows: list[tuple[int, list[str]]] = []
-    for i in range(first, len(lines)):
-        number, text = lines[i]
-        text = text[column:] if i == first else text
-        inside, closed, after = text.partition("]")
+def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list[tuple[int, list[str]]]:
+    """Return a table's rows as words with line numbers, read from behind its opening to the line that closes it."""
+    rows, first = list[tuple[int, list[str]]](), 0
+    for number, line in lines:
+        first = first or number
+        inside, closed, after = line.partition("]")
         if "=" in inside or "[" in inside:
             break
         rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
@@ -121,8 +105,8 @@ def _matrix_body(
             if after.strip(" \t;,"):
                 problem = f"{after.strip()!r} after the table {name!r} is not understood"
                 raise InputError(f"{file}: line {number}: {problem}; end the table with ];")
-            return rows, i
-    raise InputError(f"{file}: line {lines[first][0]}: table {name!r} is never closed; add ]; after its last row")
+            return rows
+    raise InputError(f"{file}: line {first}: table {name!r} is never closed; add ]; after its last row")
 
 
 def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[CsvRow]:
@@ -161,8 +145,8 @@ Place = tuple[float, float]
 
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
-    case = read_case(path)
-    buses = by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
+    case = _read_case(path)
+    buses = grid_tables.by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
     live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != ISOLATED}
@@ -187,7 +171,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         nodes=tuple(nodes),
         branches=tuple(branch for branch, _ in branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
-        notes=counted(
+        notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
@@ -197,11 +181,6 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
     )
-
-
-def bus_id(number: str) -> str:
-    """Return the id of a bus's node."""
-    return f"bus-{number}"
 
 
 def _known_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
@@ -217,17 +196,15 @@ def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[
     return ends
 
 
-def _node(
-    number: str, area: str, place: Place, units: list[float] | None, load_mw: float, note: str | None
-) -> DraftNode:
-    return DraftNode(
-        id=bus_id(number),
-        authority=area,
+def _node(number: str, area: str, place: Place, units: list[float], load_mw: float, note: str | None) -> PowerNode:
+    return PowerNode(
+        id=f"bus-{number}",
+        balancing_authority=area,
         latitude=place[0],
         longitude=place[1],
-        installed_mw=None if units is None else sum(units),
+        generation_mw=sum(units),
         load_mw=load_mw,
-        largest_unit_mw=max(units or (), default=None),
+        largest_unit_mw=max(units, default=None),
         note=note,
     )
 
@@ -243,8 +220,8 @@ def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]
             if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
             x_pu = reactance(row.number("BR_X"), tap, case.base_mva)
-            branch = DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating or None, reactance_pu=x_pu, note=note)
-            yield branch, shift != 0
+            a, b = f"bus-{start}", f"bus-{end}"
+            yield DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
@@ -255,7 +232,16 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 
 def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
     """Return the place of each bus, by the table or the one for all others. InputError: a bus has neither."""
-    places = {} if options.positions is None else _positions(options.positions, set(live))
+    places: dict[str, Place] = {}
+    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
+        table = grid_tables.read_table(options.positions)
+        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+        lon = table.need("lon", "lng", "longitude")
+        for row in table.rows:
+            number = f"{int(row.number(bus, low=1))}"
+            if number in places:
+                raise row.wrong(bus, "is given twice", "keep one row")
+            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
     without = [number for number in live if number not in places]
     if not without:
         return places
@@ -272,32 +258,16 @@ def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[s
     )
 
 
-def _positions(path: Path, buses: set[str]) -> dict[str, Place]:
-    """Read the table of positions; rows of other buses are of no use here, and do no harm."""
-    table = read_table(path)
-    bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
-    lon = table.need("lon", "lng", "longitude")
-    places: dict[str, Place] = {}
-    for row in table.rows:
-        number = f"{int(row.number(bus, low=1))}"
-        if number in places:
-            raise row.wrong(bus, "is given twice", "keep one row")
-        places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    return {number: at for number, at in places.items() if number in buses}
-
-
-# The tables are on the base of the IEEE reliability test system, which their bus, branch and gen files do not state.
-RTS_BASE_MVA = 100.0
-
-
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read the three tables: a node for each bus, an authority for each area."""
+    """Read the three tables: a node for each bus, an authority for each area.
+
+    They are on the base of the IEEE reliability test system, 100 MVA, which their files do not state.
+    """
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
-    buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
-    units: dict[str, list[float]] | None = None
+    buses = grid_tables.by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
+    units: dict[str, list[float]] = {number: [] for number in buses}
     if "gen" in tables:
         tables["gen"].need_all("Bus ID", "PMax MW")
-        units = {number: [] for number in buses}
         for row in tables["gen"].rows:
             units[_known_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
     demand: defaultdict[str, float] = defaultdict(float)
@@ -308,25 +278,24 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
         place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
-        nodes.append(_node(number, area, place, None if units is None else units[number], load_mw, note))
-    branches = tuple(_rts_branches(tables["branch"], buses)) if "branch" in tables else ()
+        nodes.append(_node(number, area, place, units[number], load_mw, note))
+    branches = []
+    if "branch" in tables:
+        tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
+        for row in tables["branch"].rows:
+            start, end = _ends(row, "From Bus", "To Bus", buses)
+            ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0) or None
+            x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
+            a, b = f"bus-{start}", f"bus-{end}"
+            branches.append(DraftBranch(a=a, b=b, rating_mw=rating, reactance_pu=x_pu, note=note))
     return Draft(
-        source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
+        source=f"RTS-GMLC tables {grid_tables.names(tables)}; their notice must go with every copy",
         nodes=tuple(nodes),
-        branches=branches,
+        plants_known="gen" in tables,
+        branches=tuple(branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
-            *counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
+            *grid_tables.counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
         ),
     )
-
-
-def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> Iterator[DraftBranch]:
-    table.need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
-    for row in table.rows:
-        start, end = _ends(row, "From Bus", "To Bus", buses)
-        ratio = row.number("Tr Ratio", low=0)
-        rating, x_pu = row.number("Cont Rating", low=0) or None, reactance(row.number("X"), ratio, RTS_BASE_MVA)
-        note = f"transformer, ratio {ratio:g}" if ratio else None
-        yield DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating, reactance_pu=x_pu, note=note)

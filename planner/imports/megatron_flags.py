@@ -147,7 +147,6 @@ def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
 
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-# The flag of a figure of the model, and where the instance has it.
 # The keys of a framework that say the degrees of a layout's parallelism.
 DEGREE_KEYS = {
     "megatron": {
@@ -163,6 +162,7 @@ DEGREE_KEYS = {
         "expert_parallel": "parallelism.expert_parallel_degree",
     },
 }
+# The flag of a figure of the model, and where the instance has it.
 MODEL_FLAGS = {
     "num-layers": "layers",
     "hidden-size": "hidden",
@@ -239,13 +239,7 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
     )
 
 
-CONTEXT_EXCHANGES = (
-    "p2p",
-    "a2a",
-    "all_gather",
-    "allgather",
-    "a2a+p2p",
-)  # Transformer Engine's words, and one of a help
+CONTEXT_EXCHANGES = ("p2p", "a2a", "all_gather", "allgather", "a2a+p2p")  # Transformer Engine's, and one of a help
 GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
 FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 

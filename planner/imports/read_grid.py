@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
-from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftNode, GridOptions, read_table
+from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions, read_table
 from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.read import NOT_MODELLED, ReadItems
@@ -24,12 +24,12 @@ OPTIONS = {
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
-def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
+def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
     """Return the authorities (user's table, then options, then files), and a sentence for each figure missing."""
     given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
-        installed[node.authority] += node.installed_mw or 0.0
+        installed[node.balancing_authority] += node.generation_mw
     authorities, without = [], defaultdict(list)
     for authority in sorted(draft.authorities, key=lambda authority: authority.id):
         row = given.get(authority.id, {})
@@ -93,23 +93,21 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A grid, the figures missing in its files, and the use that was made of each item of the files."""
+    """A grid, and the use that was made of each item of its files; defaulted are the figures that they miss."""
 
     grid: Grid
-    missing: tuple[str, ...]
     items: ReadItems
 
 
-def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
+def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
-    installed_mw = sum((node.installed_mw or 0.0) + max(0.0, -node.load_mw) for node in draft.nodes)
+    installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
     draft = _only(draft, options.only)
-    nodes = _nodes(draft.nodes, options)
+    nodes = tuple(_nodes(draft.nodes, options))
     lines = _lines(draft, installed_mw)
-    authorities, missing = fill(draft, options)
-    unknown = sum(node.installed_mw is None for node in draft.nodes)
-    if unknown:
-        missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list with the files",)
+    authorities, missing = _fill(draft, options)
+    if not draft.plants_known:
+        missing += (f"generation_mw of {len(nodes):,} nodes: written as 0; give a plant list with the files",)
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
     left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
@@ -117,8 +115,7 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
     source, note = options.source or draft.source, "; ".join(notes)
     grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=nodes, lines=lines)
-    read = (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out)
-    return Imported(grid, missing, read)
+    return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
 
 
 def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
@@ -128,7 +125,7 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     for name in wanted:
         if name not in known:
             raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
-    nodes = tuple(node for node in draft.nodes if node.authority in wanted)
+    nodes = tuple(node for node in draft.nodes if node.balancing_authority in wanted)
     kept = {node.id for node in nodes}
     return replace(
         draft,
@@ -139,24 +136,14 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     )
 
 
-def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNode, ...]:
-    """Return the nodes; where `options` limits the candidates for sites, they are those with most generation."""
-    ranked = sorted(drafts, key=lambda node: (-(node.installed_mw or 0.0), node.id))
+def _nodes(drafts: tuple[PowerNode, ...], options: GridOptions) -> Iterator[PowerNode]:
+    """Yield the nodes; where `options` limits the candidates for sites, they are those with most generation."""
+    ranked = sorted(drafts, key=lambda node: (-node.generation_mw, node.id))
     candidates = {node.id for node in ranked[: options.sites]}
-    return tuple(
-        PowerNode(
-            id=node.id,
-            balancing_authority=node.authority,
-            latitude=node.latitude,
-            longitude=node.longitude,
-            generation_mw=round((node.installed_mw or 0.0) * options.spare_share, 3),
-            load_mw=round(node.load_mw, 3) if options.spare_share == 1 else 0.0,
-            largest_unit_mw=node.largest_unit_mw,
-            site=node.id in candidates,
-            note=node.note,
-        )
-        for node in drafts
-    )
+    for node in drafts:
+        generation_mw = round(node.generation_mw * options.spare_share, 3)
+        load_mw = round(node.load_mw, 3) if options.spare_share == 1 else 0.0
+        yield node.replaced(generation_mw=generation_mw, load_mw=load_mw, site=node.id in candidates)
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
@@ -164,25 +151,23 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
-    circuits: Counter[tuple[str, str, float, float | None, str | None]] = Counter()
-    ends: dict[tuple[str, str, float, float | None, str | None], tuple[str, str]] = {}
+    alike = defaultdict[tuple[str, str, float, float | None, str | None], list[DraftBranch]](list)
     for branch in draft.branches:
         unlimited = "no limit in the file" if branch.rating_mw is None else None
         note = "; ".join(note for note in (branch.note, unlimited) if note) or None
-        low, high = min(branch.a, branch.b), max(branch.a, branch.b)
-        key = (low, high, unlimited_mw if branch.rating_mw is None else branch.rating_mw, branch.reactance_pu, note)
-        ends.setdefault(key, (branch.a, branch.b))
-        circuits[key] += 1
-    used: Counter[tuple[str, str]] = Counter()
-    lines = []
-    for key, (start, end) in ends.items():
-        used[key[:2]] += 1
-        name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
-        rating = round(key[2], 3) or key[2]  # a kilowatt and less stays as it is
-        if not math.isfinite(rating) or math.isinf(key[3] or 0.0):
+        rating = unlimited_mw if branch.rating_mw is None else branch.rating_mw
+        alike[min(branch.a, branch.b), max(branch.a, branch.b), rating, branch.reactance_pu, note].append(branch)
+    used, lines = Counter[tuple[str, str]](), []
+    for (low, high, rating, reactance, note), branches in alike.items():
+        used[low, high] += 1
+        start, end = branches[0].a, branches[0].b
+        name = f"{start}--{end}" if used[low, high] == 1 else f"{start}--{end}#{used[low, high]}"
+        rating_mw = round(rating, 3) or rating  # a kilowatt and less stays as it is
+        if not math.isfinite(rating_mw) or math.isinf(reactance or 0.0):
             problem = f"branch {name}: its rating or reactance is beyond all numbers"
             raise InputError(f"{draft.source}: {problem}; correct its figures and their units")
-        line = Line(id=name, a=start, b=end, circuits=circuits[key], rating_mw=rating, reactance_pu=key[3], note=key[4])
+        count = len(branches)
+        line = Line(id=name, a=start, b=end, circuits=count, rating_mw=rating_mw, reactance_pu=reactance, note=note)
         lines.append(line)
     return tuple(lines)
 
@@ -244,7 +229,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         others = f"(with {len(files) - 1} other files, --format {kind})"
         raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
     if cases:
-        return assemble(matpower.read_matpower(cases[0], options), options)
+        return _assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
     columns = sorted(
         (f"{Path(table.file).name}: {column}", column in table.looked_up)
@@ -253,7 +238,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     )
     taken, ignored = (tuple(column for column, used in columns if used is read) for read in (True, False))
     items = ReadItems(taken=taken, ignored=ignored)
-    return assemble(draft, options, items)
+    return _assemble(draft, options, items)
 
 
 def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import fold_names, natural
+from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch_run import SHARDING, LaunchRun
+from planner.exports.launch import SHARDING, LaunchRun
 from planner.formats import placed_job
 from planner.formats.shell_script import Script, ScriptText, started, typed
 from planner.formats.yaml_text import TableText
@@ -89,7 +89,7 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 
 
 def written_like(
-    text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
+    text: str, path: Path, run: LaunchRun, instance: Instance, placed: Placement | None = None
 ) -> tuple[str, list[str]]:
     """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
     file = training_run.run_of_text(text, path)
@@ -98,8 +98,8 @@ def written_like(
     data = training_run.parsed(text, path)
     recipe, present = _recipe(text, path, file.framework, data)
     reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
-    if placed is not None and placed.ranks != run.gpus:
-        raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
+    if placed is not None and (gpus := len(placed.nodes) * placed_job.gpus_of_node(placed)) != run.gpus:
+        raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
         alike = [keys[name].split() for name in OF_RECIPE if name not in wrong]
@@ -221,11 +221,10 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
     return None if unstated and (layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1) else value
 
 
-def _change_nodes(
-    recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: placed_job.PlacedJob | None
-) -> None:
+def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: Placement | None) -> None:
     """Write nodes, GPUs of a node and, of a placement, the hosts, wherever the file states them."""
-    nodes, each = (run.nodes, run.node_gpus) if placed is None else (len(placed.nodes), placed.gpus_per_node)
+    nodes = run.nodes if placed is None else len(placed.nodes)
+    each = run.node_gpus if placed is None else placed_job.gpus_of_node(placed)
     if isinstance(recipe, TableText):
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:

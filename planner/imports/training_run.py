@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,8 @@ from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
-from planner.imports.megatron_flags import (
-    DEGREE_KEYS,
-    KNOWN_BY,
-    NO_WORDS,
-    REMEDY,
-    OwnRun,
-    RunValues,
-    layout_choices,
-    megatron_effect,
-    megatron_run,
-    run_of_flags,
-)
+from planner.imports import megatron_flags
+from planner.imports.megatron_flags import DEGREE_KEYS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -62,17 +52,22 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     gpus, flags = started(script).gpus, script.flags
     dotted = {key: typed(value) for key, value in flags.items() if TITAN_TABLES.match(key)}
     doubtful = ReadItems(not_modelled=tuple(script.doubtful))
-    if any(key.startswith(BRIDGE_TABLES) for key in script.overrides):
-        overrides = {key: typed(value) for key, value in script.overrides.items()}
+    overrides = {key: typed(value) for key, value in script.overrides.items()}
+    if any(key.startswith(BRIDGE_TABLES) for key in overrides):
         run = nemo_run(RunValues(TrackedItems(overrides), where, script), gpus)
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
-        run, flags = megatron_run(script), {}
+        run, flags = megatron_flags.megatron_run(script), {}
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
-        lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value), "--{}"
+        lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
+        "--{}",
     )
-    return replace(run, items=joined(run.items, launcher, doubtful))
+    readings = run.items, launcher, doubtful
+    items = {
+        group: tuple(itertools.chain(*(getattr(own, group) for own in readings))) for group in ReadItems.model_fields
+    }
+    return replace(run, items=ReadItems(**items))
 
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -87,12 +82,6 @@ LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
-
-
-def joined(*readings: ReadItems) -> ReadItems:
-    """Return the items of several readings of one file."""
-    groups = {name: [getattr(items, name) for items in readings] for name in ReadItems.model_fields}
-    return ReadItems(**{name: tuple(itertools.chain(*parts)) for name, parts in groups.items()})
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -119,25 +108,21 @@ DEEPSPEED_WITHOUT = re.compile(
 )
 NEMO_WITHOUT = re.compile(
     r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
-    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|_target_|.*\._target_"
+    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
 )
 
 
-def _read(values: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
-    """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
-    return values.items.read(lambda key, item: NO_EFFECT if not item and "overlap" not in key else effect_of(key, item))
+def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> ReadItems:
+    """Group the keys: no effect where off or `without`, one without words where `known`, else of Megatron's flag."""
 
+    def effect(key: str, value: Any) -> str | None:
+        if (not value and "overlap" not in key) or without.fullmatch(key):
+            return NO_EFFECT
+        if known is not None:
+            return NO_WORDS if re.match(known, key) else None
+        return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
-def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
-    """Return the effect function of keys that are not read: NO_EFFECT, NO_WORDS in a known table, or None."""
-    return lambda key, _: NO_EFFECT if without.fullmatch(key) else NO_WORDS if re.match(known, key) else None
-
-
-def _nemo_effect(key: str, value: Any) -> str | None:
-    """Return the effect of a key of NeMo that is not read, by the name of Megatron's flag."""
-    name = key.rpartition(".")[2].replace("_", "-")
-    without = NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
-    return NO_EFFECT if without else megatron_effect(name, value)
+    return values.items.read(effect)
 
 
 def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
@@ -167,7 +152,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
         where = f"{values.where}: module_fqns_per_model_part"
-        layout |= layout_choices("|".join("t" * count for count in chunks), stages, where)
+        layout |= megatron_flags.layout_choices("|".join("t" * count for count in chunks), stages, where)
     whole = values.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:
@@ -185,7 +170,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
-        items=_read(values, _other_effect(TITAN_WITHOUT, known)),
+        items=_read(values, TITAN_WITHOUT, known),
     )
 
 
@@ -226,8 +211,8 @@ def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    run = run_of_flags(named, "nemo", compute)
-    return replace(run, gpus=gpus, items=_read(values, _nemo_effect))
+    run = megatron_flags.run_of_flags(named, "nemo", compute)
+    return replace(run, gpus=gpus, items=_read(values, NEMO_WITHOUT))
 
 
 def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
@@ -255,7 +240,7 @@ def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
         batch_sequences=batch or None,
         gpus=gpus,
         compute="fp16" if values.get("fp16.enabled") is True else None,
-        items=_read(values, _other_effect(DEEPSPEED_WITHOUT, known)),
+        items=_read(values, DEEPSPEED_WITHOUT, known),
     )
 
 

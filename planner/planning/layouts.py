@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from planner.errors import InputError
-from planner.exports.launch import nearest_choices, recomputed_under
-from planner.exports.launch_run import LaunchRun
+from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options

@@ -13,19 +13,7 @@ from planner.instance.network import MAX_TIERS, Network, Switch, TransportRuns
 from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import routing
-from planner.simulation.routing import (
-    Alive,
-    Floats,
-    Flows,
-    Ints,
-    RouteEntries,
-    Routes,
-    Tree,
-    ecmp,
-    hop_of,
-    refuse_cut_off,
-    spray,
-)
+from planner.simulation.routing import Alive, Floats, Flows, Ints, Routes, Tree
 from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
@@ -60,7 +48,7 @@ class Spread:
 
 
 class Queues:
-    """RouteEntries of routes in order of travel, and the bytes that wait at each."""
+    """Entries of routes in order of travel, and the bytes that wait at each."""
 
     def __init__(self, routes: Routes, rate: float, pauses: Pauses, view: "LocalView | None") -> None:
         """Let the bytes of the parts that nothing goes before wait; `rate`: of a host's link, for the thresholds."""
@@ -173,12 +161,10 @@ class Queues:
             self._start(np.flatnonzero(~self.started & left[self.routes.after]), before)
 
     def _sum(self, amount: Floats) -> Floats:
-        """Return the sum of an amount of entries by link."""
         alike = amount if self.alike is None else amount * self.alike
         return np.bincount(self.link, alike, len(self.room)).astype(np.float64)
 
     def _places(self, batch: Ints) -> Ints:
-        """Return where every entry's bytes of a batch of its link are."""
         return batch.take(self.link) + np.arange(0, self.batch.size, self.batch.shape[1])
 
     def _serve_next(self, left: Floats) -> Floats:
@@ -290,21 +276,22 @@ class LocalView:
 
     def __init__(self, tree: Tree, flows: Flows, alive: Alive, seed: int, packet_bytes: float) -> None:
         """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
-        self.tree, self.flows, self.counts, self.merged = tree, flows, alive.counts, tree.bundled()
+        self.tree, self.flows, self.alive, self.planes = tree, flows, alive, np.arange(len(tree.planes))
+        self.merged = replace(tree, bundle=(1,) * tree.tiers)  # parallel cables between two switches as one
         self.seed, self.packet = seed, packet_bytes
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
         self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
-        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(count), planes * FLOWLETS)
-        for tier in range(tree.tiers):
-            part = np.flatnonzero(self.meeting[flow] > tier)
-            for down in (0, 1):
-                entries.add(part, np.zeros(len(part), np.int64), hop_of(tree, tier, down))
+        flow = np.tile(np.arange(count), planes * FLOWLETS)
+        passing = [np.flatnonzero(self.meeting[flow] > tier) for tier in range(tree.tiers)]
+        ends = [(part, routing.hop_of(tree, tier, down)) for tier, part in enumerate(passing) for down in (0, 1)]
+        entries = ((part, np.zeros((len(part), 1), np.int64), hop, 1.0) for part, hop in ends)
         shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
-        self.none_failed = all((counts > 0).all() for counts in alive.counts)
-        self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
+        none_failed = all((counts > 0).all() for counts in alive.counts)
+        self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if none_failed else None
+        self.routes: Routes = routing.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
         """Write the links of entries whose first bytes come, one after another in a random order, by what waits now.
@@ -318,12 +305,13 @@ class LocalView:
         for part, at, t, salt in zip(*each, strict=True):
             flow = int(self.routes.flow[part])
             tier = int(self.meeting[flow])
-            reaching = self._reaching(flow, tier)
+            source, target = int(self.flows.source[flow]), int(self.flows.target[flow])
+            reaching = self.all_open or self.alive.reaching(source, target, tier, self.planes)
             if t == 0:
-                ports = self._links(0, int(self.ends[0][0][flow]), np.arange(len(self.tree.planes)), 0, 0)
+                ports = self._links(0, int(self.ends[0][0][flow]), self.planes, 0, 0)
                 best = self._least(ports, waiting, reaching[0][:, 0], salt)
                 if best is None:
-                    refuse_cut_off(self.tree, self.flows, flow)
+                    routing.refuse_cut_off(self.tree, self.flows, flow)
                 self.plane[part] = best
             plane = int(self.plane[part])
             options = int(self.position[part]) * self.tree.up[t] + np.arange(self.tree.up[t])
@@ -348,19 +336,6 @@ class LocalView:
         loads = (waiting[outputs[order]] + 1) / np.maximum(self.capacity[outputs[order]], 1e-300)
         return int(order[loads.argmin()]) if len(order) else None
 
-    def _reaching(self, flow: int, tier: int) -> list[np.ndarray]:
-        """Return by plane, for the host and each tier on the way up, the positions from which live cables lead on."""
-        if self.none_failed:
-            return [np.ones((len(self.tree.planes), self.tree.widths[t]), bool) for t in range(tier + 1)]
-        tree, reached = self.tree, [np.ones((len(self.tree.planes), self.tree.widths[tier]), bool)]
-        for t in reversed(range(tier)):
-            source, target = (int(end[flow]) for end in self.ends[t])
-            both = (self.counts[t][:, source] > 0) & (self.counts[t][:, target] > 0)
-            here = reached[0] & both[:, : tree.widths[t + 1]]
-            reached[0] = here
-            reached.insert(0, here.reshape(len(tree.planes), tree.widths[t], tree.up[t]).any(axis=2))
-        return reached
-
 
 TransportName = Literal["ecmp", "spray", "adaptive"]
 STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
@@ -380,8 +355,7 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 def _sprayed(tree: Tree, flows: Flows) -> Routes:
     """Return the routes over nothing failed, with parallel links and planes loaded evenly."""
-    routes: Routes = spray(replace(tree, planes=(sum(tree.planes),)), flows)
-    return routes
+    return routing.spray(replace(tree, planes=(sum(tree.planes),)), flows)
 
 
 def flow_seconds(
@@ -410,10 +384,10 @@ def flow_seconds(
         view = LocalView(tree, flows, alive or Alive(tree, out), seed, packet_bytes * scale)
         routes = view.routes
     elif transport == "ecmp":
-        routes = ecmp(tree, flows, seed, alive)
+        routes = routing.ecmp(tree, flows, seed, alive)
     else:
         late = lot_seconds(tree, even, packet_bytes)
-        routes = even if alive is None and len(tree.planes) == 1 else spray(tree, flows, alive)
+        routes = even if alive is None and len(tree.planes) == 1 else routing.spray(tree, flows, alive)
     followed, kind = (transport == "spray" and routes.classes()) or (routes, slice(None))
     rate, parts = tree.rates[0] * max(tree.planes), np.arange(followed.parts)
     ends = spread(followed, rate, parts, pauses, view, progress=progress).end[kind]
@@ -432,7 +406,8 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
     """
     planes, whole = len(tree.planes), replace(tree, planes=(sum(tree.planes),))
     load, late, packet_bytes = even.load(even.size), 0.0, min(packet_bytes, float(even.size.max()))
-    tiers = whole.condensed().tier_of(np.arange(len(load)))
+    merged = whole.condensed()
+    tiers = np.searchsorted(merged.offsets, np.arange(len(load)) % sum(merged.cables), side="right") - 1
     for tier in range(tree.tiers):
         equal, used = tree.widths[tier + 1] * tree.bundle[tier] * planes, load[(tiers == tier) & (load > 0)]
         if equal > 1 and len(used):
@@ -470,21 +445,10 @@ def factor(network: Network | None) -> TransportFactor | None:
     """Return the simulated slowdown, of the slowest switch as the fabric is chosen later; None if not asked for."""
     if network is None or network.transport.simulate is None:
         return None
-    kinds = tuple(sorted((box.ports, box.planes, box.name) for box in network.switches if isinstance(box, Switch)))
-    return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
-
-
-def transport_slowdown_of(network: Network | None) -> float:
-    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
-    simulated = factor(network)
-    if simulated is not None:
-        return simulated.slowdown
-    return network.transport.slowdown if network is not None else 1.0
-
-
-@lru_cache(maxsize=64)
-def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
-    worst, ports, planes, name = max((slowdown(runs, *kind[:2]), *kind) for kind in kinds)
+    runs, switches = network.transport.simulate, [box for box in network.switches if isinstance(box, Switch)]
+    worst, ports, planes, name = max(
+        (slowdown(runs, box.ports, box.planes), box.ports, box.planes, box.name) for box in switches
+    )
     tree = reference_tree(runs, ports, planes)
     return TransportFactor(
         transport=runs.transport,
@@ -495,8 +459,16 @@ def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given
         seeds=runs.seeds,
         percentile=runs.percentile,
         slowdown=worst,
-        configured_slowdown=given,
+        configured_slowdown=network.transport.slowdown,
     )
+
+
+def transport_slowdown_of(network: Network | None) -> float:
+    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
+    simulated = factor(network)
+    if simulated is not None:
+        return simulated.slowdown
+    return network.transport.slowdown if network is not None else 1.0
 
 
 @lru_cache(maxsize=64)

@@ -1,9 +1,9 @@
 """Networks to simulate, by numbers, and which directed links each flow loads: the three transports on one tree."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -119,25 +119,19 @@ class Tree:
         """Return the number of one direction of a cable in a plane."""
         return cable + (2 * plane + down) * sum(self.cables)
 
-    def tier_of(self, links: Ints) -> Ints:
-        """Return the tier (0: leaves) at whose foot each directed link is."""
-        return np.searchsorted(np.asarray(self.offsets), links % sum(self.cables), side="right") - 1
-
     def capacity(self) -> Floats:
         """Return bytes per second of every directed link."""
-        one = np.repeat(np.asarray(self.rates), self.cables)
-        return np.concatenate([share * one for share in self.planes for _ in (0, 1)])
+        return self.directed([np.repeat(np.asarray(self.rates), self.cables)] * len(self.planes))
+
+    def directed(self, rates: Iterable[Floats]) -> Floats:
+        """Return rates of cables by plane, of all planes together, as those of every directed link of each plane."""
+        return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
         """Return the tree with equal switches and cables as one: an even split without failures loads them alike."""
         ones = (1,) * self.tiers
         rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
-
-    def bundled(self) -> "Tree":
-        """Return the tree with parallel cables between two switches merged into one of their joint rate."""
-        rates = tuple(rate * self.bundle[tier] for tier, rate in enumerate(self.rates))
-        return replace(self, bundle=(1,) * self.tiers, rates=rates)
 
 
 MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
@@ -235,10 +229,11 @@ class Flows:
 
 def joined(parts: list[Flows]) -> Flows:
     """Return the flows of several lists as one, in their order."""
-    if len(parts) == 1:
-        return parts[0]
     source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
+
+
+Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
 
 
 class Alive:
@@ -258,43 +253,44 @@ class Alive:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
-        one = [
-            np.concatenate([own[plane].ravel() * rate for own, rate in zip(self.counts, self.tree.rates, strict=True)])
-            for plane in range(len(self.tree.planes))
-        ]
-        return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
+        tiers = [own.reshape(len(self.tree.planes), -1) * self.tree.rates[tier] for tier, own in enumerate(self.counts)]
+        return self.tree.directed(np.concatenate(tiers, axis=1))
 
-    def hops(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[Ints]:
-        """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""
-        tree, last = self.tree, self.tree.widths[tier]
-        valid, ups = np.ones((len(chosen), last), bool), []
-        for t in range(tier):
-            up = self.counts[t][plane, tree.subtree(flows.source[chosen], t)]
-            down = self.counts[t][plane, tree.subtree(flows.target[chosen], t)]
-            valid &= np.repeat((up > 0) & (down > 0), last // tree.widths[t + 1], axis=1)
-            ups.append(up)
-        if not valid.any(axis=1).all():
-            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
-        return [up * valid.reshape(len(chosen), tree.widths[tier + 1], -1).any(axis=2) for tier, up in enumerate(ups)]
+    def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
+        """Return, for the host and each tier up to the turn, the positions from which live cables lead on.
 
-    def hashed(self, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+        A row a flow in a plane, or, of one flow in several planes, a row a plane.
+        """
+        widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
+        reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
+        for t in reversed(range(tier)):
+            up, down = (self.counts[t][plane, end // self.tree.spans[t]] > 0 for end in (source, target))
+            reached[0] = reached[0] & up & down
+            reached.insert(0, np.logical_or.reduce(reached[0].reshape(rows, widths[t], self.tree.up[t]), axis=2))
+        return reached
+
+    def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
-        tree, links, rows = self.tree, [], np.arange(len(chosen))
+        tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
-        for t, hops in enumerate(self.hops(flows, chosen, tier, seed[1])):
+        reached = self.reaching(flows.source[chosen], flows.target[chosen], tier, plane)
+        if not reached[0].all():
+            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
+        for t in range(tier):
+            hops = self.counts[t][plane, tree.subtree(flows.source[chosen], t)] * reached[t + 1]
             here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
-            reached = np.cumsum(here, axis=1)
-            pick = below(reached[:, -1], *seed, 2 * t, chosen)
-            choice = (reached <= pick[:, None]).sum(axis=1)
-            rank = pick - np.where(choice > 0, reached[rows, choice - 1], 0)
+            upto = np.cumsum(here, axis=1)
+            pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
+            choice = (upto <= pick[:, None]).sum(axis=1)
+            rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
-            back = words(*seed, 2 * t + 1, chosen)
+            back = words(seed, plane, 2 * t + 1, chosen)
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, tree.subtree(end, t), position)
-                alive = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
                 wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
                 lane = (alive <= wanted[:, None]).sum(axis=1)
-                links.append(tree.link(cable + lane, down=bool(down), plane=seed[1]))
+                links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
 
 
@@ -349,15 +345,12 @@ class Classes:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every class of cables in every direction of every plane."""
-        rates = []
-        for plane, share in enumerate(self.tree.planes):
-            one = []
-            for tier, rate in enumerate(self.tree.rates):
-                level = self.levels[tier + 1]
-                cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
-                one.append((cables * rate).ravel())
-            rates += [share * np.concatenate(one)] * 2
-        return np.concatenate(rates)
+        one: list[list[Floats]] = [[] for _ in self.tree.planes]
+        for plane, tier in np.ndindex(len(one), self.tree.tiers):
+            level = self.levels[tier + 1]
+            cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
+            one[plane].append((cables * self.tree.rates[tier]).ravel())
+        return self.tree.directed([np.concatenate(own) for own in one])
 
     def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
         """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""
@@ -372,8 +365,13 @@ class Classes:
         """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
         both = flows.source[chosen], flows.target[chosen]
         ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
-        ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
-        alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
+        ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
+        # Which classes lead to the target of each flow, tier by tier.
+        alive = [np.ones((len(chosen), 1), bool)]
+        for t in range(tier):
+            alive.append(alive[-1][:, self.levels[t + 1].parent] & (ups[t] > 0) & (downs[t] > 0))
+        for t in reversed(range(tier)):
+            alive[t] &= np.logical_or.reduceat(alive[t + 1], self.levels[t + 1].starts, axis=1)
         if not alive[0].all():
             refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
         share, loads = np.ones((len(chosen), 1)), []
@@ -383,15 +381,6 @@ class Classes:
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
             loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
         return loads
-
-    def _reaching(self, ups: list[Ints], downs: list[Ints]) -> list[np.ndarray]:
-        """Return for each flow, tier by tier, which classes lead to its target."""
-        valid = [np.ones((len(ups[0]), 1), bool)]
-        for tier, (up, down) in enumerate(zip(ups, downs, strict=True)):
-            valid.append(valid[-1][:, self.levels[tier + 1].parent] & (up > 0) & (down > 0))
-        for tier in reversed(range(len(ups))):
-            valid[tier] &= np.logical_or.reduceat(valid[tier + 1], self.levels[tier + 1].starts, axis=1)
-        return valid
 
 
 def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
@@ -488,38 +477,35 @@ class Routes:
         ), kind
 
 
-@dataclass(slots=True)
-class RouteEntries:
-    """Collects entries in any order and sorts them into routes."""
-
-    part: list[Ints]
-    link: list[Ints]
-    hop: list[Ints]
-    weight: list[Floats]
-
-    def add(self, part: Ints, link: Ints, hop: int, weight: Floats | float = 1.0) -> None:
-        """Add one entry a part; a weight of 0 is left out."""
-        weights = np.broadcast_to(np.asarray(weight, float), link.shape)
-        kept = weights > 0
-        self.part.append(part[kept])
-        self.link.append(link[kept])
-        self.hop.append(np.full(np.count_nonzero(kept), hop))
-        self.weight.append(weights[kept])
-
-    def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
-        """Return the added entries as routes, sorted by part and hop."""
-        part, link, hop = (np.concatenate([*own, np.empty(0, np.int64)]) for own in (self.part, self.link, self.hop))
-        rank = np.lexsort((hop, part))
-        return Routes(
-            start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
-            link=link[rank],
-            hop=hop[rank],
-            weight=np.concatenate([*self.weight, np.empty(0)])[rank],
-            flow=flow,
-            size=size,
-            capacity=capacity,
-            after=np.full(len(size), -1) if after is None else after,
-        )
+def sorted_routes(
+    entries: Iterable[tuple[Ints, Ints, int, Floats | float]],
+    flow: Ints,
+    size: Floats,
+    capacity: Floats,
+    after: Ints | None = None,
+) -> Routes:
+    """Return entries in any order as routes: parts, a row of links for each, their hop, and shares; of 0 left out."""
+    parts, links, hops = ([np.empty(0, np.int64)] for _ in range(3))
+    weights = [np.empty(0)]
+    for own, rows, at, share in entries:
+        spread = np.broadcast_to(np.asarray(share, float), rows.shape)
+        kept = spread > 0
+        parts.append(np.broadcast_to(own[:, None], rows.shape)[kept])
+        links.append(rows[kept])
+        hops.append(np.full(np.count_nonzero(kept), at))
+        weights.append(spread[kept])
+    part, hop = np.concatenate(parts), np.concatenate(hops)
+    rank = np.lexsort((hop, part))
+    return Routes(
+        start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
+        link=np.concatenate(links)[rank],
+        hop=hop[rank],
+        weight=np.concatenate(weights)[rank],
+        flow=flow,
+        size=size,
+        capacity=capacity,
+        after=np.full(len(size), -1) if after is None else after,
+    )
 
 
 def hop_of(tree: Tree, tier: int, down: int) -> int:
@@ -529,18 +515,51 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
-    entries, planes = RouteEntries([], [], [], []), len(tree.planes)
-    flow = np.arange(len(flows))
-    for plane in range(planes):
-        part = plane * len(flows) + flow
-        for tier, who in _by_meeting_tier(tree, flows):
-            chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
-            for chosen in chunks:
-                key = seed, plane
-                links = alive.hashed(flows, chosen, tier, key) if alive else _hashed(tree, flows, chosen, tier, key)
-                for hop, link in enumerate(links):
-                    entries.add(part[chosen], link, hop_of(tree, hop // 2, hop % 2))
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
+    if alive is None:
+        return _routes(tree, flows, tree.capacity(), partial(_hashed, tree, flows, seed))
+    hops, widths = partial(alive.hashed, flows, seed), tree.widths
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: widths[tier])
+
+
+def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
+    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
+
+    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
+    planes differ, the weaker path slows the entire flow. Equivalent cables are one.
+    """
+    if alive is None:
+        merged = tree.condensed()
+        return _routes(tree, flows, merged.capacity(), partial(_hashed, merged, flows, 0))
+    classes = Classes(alive)
+    loaded = len(tree.planes) * sum(len(who) * classes.entries(tier) for tier, who in _by_meeting_tier(tree, flows))
+    if loaded > MAX_ENTRIES:
+        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
+        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
+    return _routes(tree, flows, classes.capacity(), partial(classes.shared, flows), classes.entries)
+
+
+def _routes(
+    tree: Tree,
+    flows: Flows,
+    capacity: Floats,
+    hops: Callable[[Ints, int, int], Hops],
+    loaded: Callable[[int], int] = lambda _: 0,
+) -> Routes:
+    """Return the routes of flows that use all planes alike.
+
+    `hops` of some flows, the tier at which they turn round and a plane: up and down by tier. `loaded`: entries of a
+    flow by tier that are worked on together.
+    """
+    flow, planes = np.arange(len(flows)), len(tree.planes)
+
+    def entries() -> Iterator[tuple[Ints, Ints, int, Floats | float]]:
+        for plane in range(planes):
+            for tier, who in _by_meeting_tier(tree, flows):
+                for chosen in np.array_split(who, max(1, len(who) * loaded(tier) // CHUNK)):
+                    for hop, (link, share) in enumerate(hops(chosen, tier, plane)):
+                        yield plane * len(flows) + chosen, link, hop_of(tree, hop // 2, hop % 2), share
+
+    return sorted_routes(entries(), np.tile(flow, planes), np.tile(flows.size / planes, planes), capacity)
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
@@ -548,48 +567,15 @@ def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
     return [(tier, np.flatnonzero(meeting == tier)) for tier in range(1, tree.tiers + 1) if (meeting == tier).any()]
 
 
-def _hashed(tree: Tree, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+def _hashed(tree: Tree, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
     """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
-    links, position = [], np.zeros(len(chosen), np.int64)
+    links, position = list[tuple[Ints, float]](), np.zeros(len(chosen), np.int64)
     for t in range(tier):
-        pick = below(tree.up[t] * tree.bundle[t], *seed, 2 * t, chosen)
+        pick = below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen)
         position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = below(tree.bundle[t], *seed, 2 * t + 1, chosen)
+        lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen)
         up = tree.cable(t, tree.subtree(flows.source[chosen], t), position, pick % tree.bundle[t])
         down = tree.cable(t, tree.subtree(flows.target[chosen], t), position, lane)
-        links += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
+        both = tree.link(up, down=False, plane=plane), tree.link(down, down=True, plane=plane)
+        links += [(link[:, None], 1.0) for link in both]
     return links
-
-
-def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
-    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
-
-    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
-    planes differ, the weaker path slows the entire flow.
-    """
-    if alive is not None:
-        return _sprayed_around(tree, flows, Classes(alive))
-    flow, planes = np.arange(len(flows)), len(tree.planes)
-    entries, merged = RouteEntries([], [], [], []), tree.condensed()
-    for plane in range(planes):
-        for tier, who in _by_meeting_tier(tree, flows):
-            for hop, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
-                entries.add(plane * len(flows) + who, link, hop_of(tree, hop // 2, hop % 2))
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), merged.capacity())
-
-
-def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
-    """Return the routes of flows sprayed over the cables that have not failed, with equivalent cables as one."""
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries([], [], [], [])
-    turns = _by_meeting_tier(tree, flows)
-    loaded = planes * sum(len(who) * classes.entries(tier) for tier, who in turns)
-    if loaded > MAX_ENTRIES:
-        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
-        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
-    for plane in range(planes):
-        for tier, who in turns:
-            for chosen in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
-                for hop, (link, share) in enumerate(classes.shared(flows, chosen, tier, plane)):
-                    part = np.repeat(plane * len(flows) + chosen, share.shape[1])
-                    entries.add(part, link.ravel(), hop_of(tree, hop // 2, hop % 2), share.ravel())
-    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base import Frozen
-from planner.instance.read import complaints
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import traffic
@@ -128,9 +127,8 @@ def simulate(
 
     def reported(share: float) -> None:
         nonlocal last_share
-        if (
-            progress is not None and not last_share <= share < last_share + REPORT_STEP
-        ):  # less than before: of the next seed
+        # A share that is less than before is of the next seed.
+        if progress is not None and not last_share <= share < last_share + REPORT_STEP:
             last_share = share
             progress(f"seed {len(runs) + 1:,} of {len(seeds):,}, {100 * share:.0f} % of the bytes have arrived")
 
@@ -147,7 +145,7 @@ def simulate(
         line = busiest_bytes(flows) / request.tree.host_rate
         tail = float(completions.max())
         figures = {"ideal_seconds": ideal, "tail_seconds": tail, "slowdown": tail / ideal, "line_rates": tail / line}
-        runs.append(SeedRun(seed=seed, fct_seconds=percentiles(completions), **figures))
+        runs.append(SeedRun(seed=seed, fct_seconds=_percentiles(completions), **figures))
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
@@ -163,9 +161,9 @@ def simulate(
         host_bytes=busiest_bytes(flows),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
         runs=tuple(runs),
-        fct_seconds=percentiles(np.concatenate(times)),
-        fct_over_ideal=percentiles(np.concatenate(ratios)),
-        slowdown=percentiles(tails),
+        fct_seconds=_percentiles(np.concatenate(times)),
+        fct_over_ideal=_percentiles(np.concatenate(ratios)),
+        slowdown=_percentiles(tails),
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([run.line_rates for run in runs])),
         assumed_line_rates=None if several else request.patterns[0].assumed,
@@ -203,8 +201,7 @@ def busiest_bytes(flows: Flows) -> float:
     return max(float(np.bincount(ends, flows.size).max()) for ends in (flows.source, flows.target))
 
 
-def percentiles(values: Floats) -> Percentiles:
-    """Return the percentiles of a distribution."""
+def _percentiles(values: Floats) -> Percentiles:
     p50, p90, p99, largest = (float(value) for value in np.percentile(values, [50, 90, 99, 100]))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=largest)
 
@@ -275,7 +272,11 @@ def simulation_request(
 ) -> SimulationRequest:
     """Return the request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
     network = _read(given)
-    return _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
+    request = _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
+    several = len(request.patterns) > 1
+    patterns = [_whole_rings(own) if several and own.steps > 1 else own for own in request.patterns]
+    groups = (f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)
+    return replace(request, patterns=tuple(patterns), simulated="; ".join([request.simulated, *groups]))
 
 
 def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
@@ -289,12 +290,10 @@ def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
     tree, size = tree_of_fabric(fabric), options.size or FLOW_BYTES
     shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
     tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
-    patterns = _whole_rings([_pattern(name, tree.slots, options.group, size) for name in names(options.pattern)])
-    whole = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
     return SimulationRequest(
         name=fabric.name,
-        simulated=_with_groups(whole, patterns),
-        patterns=patterns,
+        simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
+        patterns=tuple(_pattern(name, tree.slots, options.group, size) for name in names(options.pattern)),
         tree=tree,
         transport=options.transport,
         failed=options.failed or fabric.failed_cables or 0,
@@ -311,25 +310,19 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     if isinstance(given, (Plan, Fabric)):
         return given
     if isinstance(given, Mapping):
-        if "instance" not in given:
-            return load_fabric(given)
-        try:
-            return Plan.model_validate(dict(given))
-        except ValidationError as error:
-            raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
-    data = read_json(Path(given))
-    where = str(given)
+        return plan_of(dict(given), "plan") if "instance" in given else load_fabric(given)
+    data, where = read_json(Path(given)), str(given)
     return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
 
 
 def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = traffic.part_of_plan(plan, options.site, options.hosts)
-    patterns = _whole_rings([_planned(plan, name, part, pattern, options) for pattern in names(options.pattern)])
+    patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
     both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
     return SimulationRequest(
         name=f"{plan.instance.name}, {name}",
-        simulated=_with_groups(part.described, patterns),
+        simulated=part.described,
         patterns=patterns,
         tree=part.tree,
         transport=options.transport,
@@ -339,64 +332,55 @@ def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
 
 
 def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, options: SimulationOptions) -> Pattern:
-    layout, slots = plan.layout, part.tree.slots
     if plan.fabric is None:
         raise InputError("simulate: the plan has no fabric; solve the instance again")
-    rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
-    bytes_sent = options.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
+    layout, rate, fabric = plan.layout, plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
+    sent = layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0
+    assumed = {"p2p": fabric.pipeline_send_slowdown, "allreduce": fabric.allreduce_slowdown}
+    if layout is None or options.group is not None or pattern not in assumed:
+        return _pattern(pattern, part.tree.slots, options.group, options.size or sent or FLOW_BYTES)
+    placed = traffic.stages(plan, site, part)
+    if pattern == "allreduce":
+        steps = traffic.allreduce_steps([stage for stages in placed for stage in stages])
+        sent = layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
+    size, wrap = options.size or sent or FLOW_BYTES, layout.virtual_stages > 1
     together = max((link.together_slowdown for link in fabric.shared_links), default=None)
-    if layout is not None and pattern == "p2p" and options.group is None:
-        wrap = layout.virtual_stages > 1
-        sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in traffic.stages(plan, site, part)]
-        flows, slow = _same(joined(sends), pattern), fabric.pipeline_send_slowdown
-        of = _of_size([stage for stages in traffic.stages(plan, site, part) for stage in stages], PLACED)
-        return Pattern(name=pattern, flows=flows, groups=of, assumed=slow, assumed_together=together)
-    if layout is not None and pattern == "allreduce" and options.group is None:
-        groups = [stage for stages in traffic.stages(plan, site, part) for stage in stages]
-        steps = traffic.allreduce_steps(groups)
-        buffer = options.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
-        flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
-        slow, of = fabric.allreduce_slowdown, _of_size(groups, PLACED)
-        return Pattern(name=pattern, flows=flows, groups=of, steps=steps, assumed=slow, assumed_together=together)
-    return _pattern(pattern, slots, options.group, bytes_sent)
+    own = _pattern(pattern, part.tree.slots, None, size, placed, wrap=wrap)
+    return replace(own, assumed=assumed[pattern], assumed_together=together)
 
 
-def _pattern(pattern: str, slots: Ints, group: int | None, size: float) -> Pattern:
-    """Return a pattern over hosts and groups of neighbours; the name of none is the path of a file."""
-    groups = traffic.blocks(slots, group or GROUP)
-    of = _of_size(groups, "--group" if group else "the default; --group takes another size")
+def _pattern(
+    pattern: str,
+    slots: Ints,
+    group: int | None,
+    size: float,
+    placed: list[list[Ints]] | None = None,
+    *,
+    wrap: bool = False,
+) -> Pattern:
+    """Return a pattern over placed stages, or groups of neighbours; the name of none is the path of a file."""
     if pattern == "permutation":
         return Pattern(name=pattern, flows=lambda seed: traffic.permutation(slots, size, seed))
+    if pattern not in PATTERNS:
+        return Pattern(name=pattern, flows=_same(traffic.from_file(Path(pattern), slots), pattern))
+    source = "--group" if group else "the default; --group takes another size"
+    stages_by_index = placed or [traffic.blocks(slots, group or GROUP)]
+    groups, steps = [stage for stages in stages_by_index for stage in stages], 1
     if pattern == "p2p":
-        return Pattern(name=pattern, flows=_same(traffic.p2p(groups, size), pattern), groups=of)
-    if pattern == "allreduce":
-        flows = _same(traffic.allreduce(groups, size), pattern)
-        return Pattern(name=pattern, flows=flows, groups=of, steps=traffic.allreduce_steps(groups))
-    if pattern == "alltoall":
-        return Pattern(name=pattern, flows=_same(traffic.alltoall(groups, size), pattern), groups=of)
-    return Pattern(name=pattern, flows=_same(traffic.from_file(Path(pattern), slots), pattern))
-
-
-def _of_size(groups: list[Ints], source: str) -> str:
+        flows = joined([traffic.p2p(stages, size, wrap=wrap) for stages in stages_by_index])
+    elif pattern == "allreduce":
+        flows, steps = traffic.allreduce(groups, size), traffic.allreduce_steps(groups)
+    else:
+        flows = traffic.alltoall(groups, size)
     sizes = {len(group) for group in groups}
-    return f"groups of {'up to ' * (len(sizes) > 1)}{max(sizes):,} hosts ({source})"
+    of = f"groups of {'up to ' * (len(sizes) > 1)}{max(sizes):,} hosts ({PLACED if placed else source})"
+    return Pattern(name=pattern, flows=_same(flows, pattern), groups=of, steps=steps)
 
 
-def _with_groups(simulated: str, patterns: Sequence[Pattern]) -> str:
-    """Add what groups the patterns run in."""
-    return "; ".join([simulated, *(f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)])
-
-
-def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:
-    """Return patterns that run at once, rings with all their steps: each member sends them to the same neighbour."""
-    if len(patterns) == 1:
-        return tuple(patterns)
-
-    def whole(pattern: Pattern) -> Pattern:
-        one = pattern.flows(0)
-        return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
-
-    return tuple(whole(pattern) if pattern.steps > 1 else pattern for pattern in patterns)
+def _whole_rings(pattern: Pattern) -> Pattern:
+    """Return rings with all their steps, which each member sends to the same neighbour, to run beside others."""
+    one = pattern.flows(0)
+    return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:

@@ -32,17 +32,15 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return flows from rank q of every stage to rank q of the next; `wrap`: the last stage sends to the first."""
-    pairs = [(one[: min(len(one), len(other))], other[: min(len(one), len(other))]) for one, other in pairwise(groups)]
-    if wrap and len(groups) > 1:
-        shared = min(len(groups[0]), len(groups[-1]))
-        pairs.append((groups[-1][:shared], groups[0][:shared]))
-    return _flows(_joined([one for one, _ in pairs]), _joined([other for _, other in pairs]), size)
+    pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
+    sources, targets = [one[: len(other)] for one, other in pairs], [other[: len(one)] for one, other in pairs]
+    return _flows(_joined(sources), _joined(targets), size)
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
     """Return the flows of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
     several = [group for group in groups if len(group) > 1]
-    each = np.concatenate([np.full(len(group), size / len(group)) for group in several]) if several else np.empty(0)
+    each = np.concatenate([*(np.full(len(group), size / len(group)) for group in several), np.empty(0)])
     return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
 
 
@@ -56,13 +54,13 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
-    source, target, each = [], [], []
+    source, target, each = list[Ints](), list[Ints](), [np.empty(0)]
     for group in (group for group in groups if len(group) > 1):
-        count = len(group)
-        source.append(np.repeat(group, count - 1))
-        target.append(group[(np.arange(count)[:, None] + np.arange(1, count)[None, :]) % count].ravel())
-        each.append(np.full(count * (count - 1), size / (count - 1)))
-    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
+        others = np.arange(1, len(group))
+        source.append(np.repeat(group, len(others)))
+        target.append(group[(np.arange(len(group))[:, None] + others) % len(group)].ravel())
+        each.append(np.full(len(source[-1]), size / len(others)))
+    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate(each))
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
@@ -122,14 +120,9 @@ def _joined(parts: list[Ints]) -> Ints:
     return np.concatenate([*parts, np.empty(0, np.int64)])
 
 
-def switch_cables(tree: Tree) -> int:
-    """Return how many cables between switches there are, all planes counted apart."""
-    return sum(tree.cables[1:]) * len(tree.planes)
-
-
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     """Return the sorted numbers of failed cables between switches. InputError: more, or others, than there are."""
-    cables = switch_cables(tree)
+    cables = sum(tree.cables[1:]) * len(tree.planes)
     if isinstance(failed, int):
         if not 0 <= failed <= cables:
             known = f"from 0 to {cables}, the cables between switches"

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_cases import placed_on
 from each_case import each
 from slurm_controller import Controller, controller, why_not
 
 import planner
-from planner.cluster import Topology, TopologySwitch, expand, fold_names, natural
+from planner.cluster import Placement, Topology, TopologySwitch, expand, fold_names, natural
 from planner.errors import InputError
-from planner.formats.placed_job import PlacedJob, hostfile, sbatch_arguments
+from planner.formats.placed_job import hostfile, sbatch_arguments
 from planner.formats.slurm import (
     BUSY,
     DOWN,
@@ -23,7 +24,6 @@ from planner.formats.slurm import (
     read_conf,
     read_running,
     read_states,
-    require_known,
     states_on,
     write_conf,
 )
@@ -62,8 +62,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
         yield running
 
 
-def _placed(seed: int, size: int) -> PlacedJob:
-    return PlacedJob(job=f"job{seed}", nodes=tuple(random.Random(seed).sample(NODES, size)), gpus_per_node=8)
+def _placed(seed: int, size: int) -> Placement:
+    return placed_on(f"job{seed}", tuple(random.Random(seed).sample(NODES, size)))
 
 
 def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
@@ -100,10 +100,12 @@ def test_the_controller_takes_the_hostfile(slurm: Controller, tmp_path: Path) ->
     placed = _placed(5, 20)
     file = tmp_path / "ranks"
     file.write_text(hostfile(placed, _topology()))
-    job = slurm.submit("-m", "arbitrary", f"-n{placed.ranks}", "--exclusive", environment={"SLURM_HOSTFILE": str(file)})
+    job = slurm.submit(
+        "-m", "arbitrary", f"-n{len(placed.nodes) * 8}", "--exclusive", environment={"SLURM_HOSTFILE": str(file)}
+    )
     try:
         assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
-        assert f"NumTasks={placed.ranks} " in slurm.run("scontrol", "show", "job", job, "-o")
+        assert f"NumTasks={len(placed.nodes) * 8} " in slurm.run("scontrol", "show", "job", job, "-o")
     finally:
         slurm.run("scancel", job)
 
@@ -249,7 +251,7 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
     )
     names = [n for own in leaves for n in own]
     nodes = ("n11", "n2", "n20", "n1")
-    placed = PlacedJob(job="j", nodes=nodes, gpus_per_node=1)
+    placed = placed_on("j", nodes, gpus_per_node=1)
     (tmp_path / "ranks").write_text(hostfile(placed, tree))
     (tmp_path / "torch.sh").write_text(write_placed(placed, tree, "torchrun"))
     (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$SLURMD_NODENAME $*"\n')
@@ -363,4 +365,4 @@ def test_on_a_topology() -> None:
     with pytest.raises(InputError, match=r"sinfo\.txt: 'm2' is no node of the topology; did you mean 'n2'"):
         states_on(TREE, NodeStates(busy=frozenset({"m2"})), "sinfo.txt")
     with pytest.raises(InputError, match="--busy: 'x5', 'x6' are no nodes of the topology"):
-        require_known(["n1", "x6", "x5"], TREE, "--busy")
+        states_on(TREE, NodeStates(busy=frozenset({"n1", "x6", "x5"})), "--busy")

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_cases import placed_on
 from each_case import each
 
 import planner
-from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
-from planner.cluster import Topology, TopologyBlock, TopologySwitch, expand
+from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
+from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
-from planner.formats.kubernetes import lowest_common_tier
-from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
+from planner.formats.placed_job import hints, read_placement, sbatch_arguments, srun_line
 from planner.formats.shell_script import read_script
 from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
 from planner.formats.yaml_text import Node, dump, parse
@@ -36,22 +36,12 @@ BLOCKS = Topology(
     blocks=tuple(TopologyBlock(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
     block_sizes=(4, 8),
 )
-PLACED = PlacedJob(
-    job="train",
-    nodes=("n07", "n05", "n01", "n02"),
-    groups=(RankGroup(name="dp0", nodes=("n07", "n05")), RankGroup(name="dp1", nodes=("n01", "n02"))),
-    gpus_per_node=2,
-    certificate={"status": "optimal", "bound": 0},
-)
+PLACED = placed_on("train", ("n07", "n05", "n01", "n02"), 2, gpus_per_node=2)
 
 
-def _on(*nodes: int, groups: int = 0) -> PlacedJob:
+def _on(*nodes: int, groups: int = 0) -> Placement:
     """Place a job on nodes by number, in groups of so many."""
-    names = tuple(f"n{i:02d}" for i in nodes)
-    starts = range(0, len(names), groups) if groups else ()
-    return PlacedJob(
-        job="j", nodes=names, groups=tuple(RankGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in starts)
-    )
+    return placed_on("j", nodes, groups)
 
 
 def _plain(node: Node) -> Any:
@@ -83,15 +73,16 @@ def test_rank_order_is_kept_where_it_counts() -> None:
     ranks = re.findall(r"rank (\d+)=(\S+) slot=(\d+)\n", write_placed(PLACED, TREE, "rankfile"))
     assert [node for _, node, _ in ranks] == write_placed(PLACED, TREE, "hostfile").split()
     assert [(int(r), int(s)) for r, _, s in ranks] == [(r, r % 2) for r in range(8)]
-    assert rankfile_line(PLACED, "train.rankfile") == "mpirun -np 8 --map-by rankfile:file=train.rankfile"
+    started = json.loads(write_placed(PLACED, TREE, "json"))["mpirun"]
+    assert started["rankfile"] == "mpirun -np 8 --map-by rankfile:file=train.rankfile"
 
 
 def test_a_list_too_long_for_an_argument_is_refused() -> None:
     """Linux takes 128 KiB an argument: names that do not fold fill it, names that fold do not."""
-    long = PlacedJob(job="j", nodes=tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
+    long = placed_on("j", tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
     with pytest.raises(InputError, match="more than the 131,071 of one argument"):
         sbatch_arguments(long)
-    assert len(sbatch_arguments(PlacedJob(job="j", nodes=tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
+    assert len(sbatch_arguments(placed_on("j", tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
 
 
 def test_blocks_take_no_hostfile() -> None:
@@ -134,7 +125,7 @@ def test_hints_for_a_submission_without_the_list() -> None:
 def test_json_holds_what_a_script_needs() -> None:
     found = json.loads(write_placed(PLACED, TREE, "json"))
     assert found["nodes"] == list(PLACED.nodes) == expand(found["hostlist"])
-    assert found["certificate"] == {"status": "optimal", "bound": 0}
+    assert (found["certificate"]["status"], found["certificate"]["bound"]) == ("optimal", 0)
     assert shlex.split(found["sbatch"])[2] == "-N4"
     assert found["hints"] == {"switches": "--switches=2"}
 
@@ -179,7 +170,7 @@ def pods_as_kueue_orders_them(text: str) -> list[str]:
 )
 def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> None:
     placed = planner.place(TREE, {"name": "j", "mesh": mesh, "gpus_per_node": 8})
-    assert pods_as_kueue_orders_them(placement_text(placed, "kueue", TREE)) == list(placed.nodes)
+    assert pods_as_kueue_orders_them(write_placed(placed, TREE, "kueue")) == list(placed.nodes)
 
 
 def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
@@ -202,7 +193,6 @@ def test_volcano_hypernodes_are_the_tree() -> None:
 
 @each(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
 def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...], tier: int) -> None:
-    assert lowest_common_tier(_on(*nodes), TREE) == tier
     job = _of_kind(write_placed(_on(*nodes, groups=1), TREE, "volcano"), "Job")[0]["spec"]
     assert job["networkTopology"] == {"mode": "hard", "highestTierAllowed": str(tier)}
     assert [t["replicas"] for t in job["tasks"]] == ["1"] * len(nodes)
@@ -239,11 +229,11 @@ def test_every_format_has_every_node(form: str) -> None:
         write_placed(PLACED, TREE, form + "x")
 
 
-def test_a_job_has_a_name_and_each_node_once() -> None:
-    with pytest.raises(ValueError, match="a node is listed twice"):
-        PlacedJob(job="j", nodes=("n1", "n1"))
-    with pytest.raises(ValueError, match="job\n"):
-        PlacedJob(job="", nodes=("n1",))
+def test_a_job_has_a_name_and_each_node_once(tmp_path: Path) -> None:
+    for wrong, message in (({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"), ({"job": ""}, "job: must not be")):
+        (tmp_path / "placed.json").write_text(PLACED.replaced(**wrong).model_dump_json())
+        with pytest.raises(InputError, match=message):
+            read_placement(tmp_path / "placed.json")
 
 
 YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"

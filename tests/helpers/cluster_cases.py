@@ -4,10 +4,31 @@ import itertools
 import random
 from collections.abc import Iterator
 
+from planner.cluster import PlacedGroup, Placement
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 from planner.models.placement.solve import Solution
+from planner.plan.certificate import Certificate
 
+PROVEN = Certificate(
+    status="optimal", objective=0, bound=0, gap=0, solver="", formulation="", variables=0, constraints=0, seconds=0,
+    seed=0, minimizes="",
+)  # fmt: skip
 Way = tuple[int, ...]
+
+
+def placed_on(job: str, nodes: Way | tuple[str, ...], size: int = 0, gpus_per_node: int | None = None) -> Placement:
+    """Return a job placed on nodes (by number: n01), in groups of `size` of them; in none where that is 0."""
+    names = tuple(node if isinstance(node, str) else f"n{node:02d}" for node in nodes)
+    own = [names[i : i + size] for i in range(0, len(names), size)] if size else []
+    return Placement(
+        job=job,
+        nodes=names,
+        groups=tuple(PlacedGroup(name=f"dp{i}", nodes=group, leaves=()) for i, group in enumerate(own)),
+        **dict.fromkeys(("groups_split", "lower_bound_split", "extra_pieces", "groups_cross_pod"), 0),
+        figures=(),
+        gpus_per_node=gpus_per_node,
+        certificate=PROVEN,
+    )
 
 
 def random_problem(seed: int, *, tiers: int = 1) -> PlacementProblem:

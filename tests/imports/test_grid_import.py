@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.imports import grid_tables, read_grid
 from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import geojson, import_grid, shortage
-from planner.instance.grid import Grid
+from planner.instance.grid import Grid, PowerNode
 from planner.physics.site.wan import great_circle_km
 from planner.planning.load import load_instance
 
@@ -292,7 +292,7 @@ def test_places_are_where_their_cities_are() -> None:
 
 @each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])
 def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -> None:
-    nodes = [grid_tables.DraftNode(id=x, authority="A", latitude=0.0, longitude=0.0, installed_mw=1.0) for x in "ab"]
+    nodes = [PowerNode(id=x, balancing_authority="A", latitude=0, longitude=0, generation_mw=1) for x in "ab"]
     branch = grid_tables.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
     draft = grid_tables.Draft(
         source="x.csv", nodes=tuple(nodes), branches=(branch,), authorities=(grid_tables.DraftAuthority(id="A"),)

@@ -9,7 +9,7 @@ from each_case import each
 
 import planner
 from planner.errors import InputError
-from planner.imports.huggingface import FAMILIES, model_of, read_config, read_model
+from planner.imports.huggingface import FAMILIES, read_config, read_model
 from planner.instance.workload import LatentAttention
 from planner.physics.training.transformer import active_parameters, attention_parameters, total_parameters
 from planner.planning.load import load_instance
@@ -29,14 +29,14 @@ def known(name: str) -> dict[str, Any]:
 def test_parameters_are_the_published(name: str) -> None:
     """Weights of the model read are those published, to 1 %: biases, norms and positions are not counted."""
     data = known(name)
-    model = model_of(data["config"], name, name)
+    model = read_config(data["config"], name, name)[0]
     assert total_parameters(model) == pytest.approx(data["published"]["parameters"], rel=0.01)
 
 
 @each("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
 def test_active_parameters_are_the_published(name: str) -> None:
     data = known(name)
-    model, published = model_of(data["config"], name, name), data["published"]["active_parameters"]
+    model, published = read_config(data["config"], name, name)[0], data["published"]["active_parameters"]
     counts = [active_parameters(model), active_parameters(model, embedding=True)]
     assert min(abs(c / published - 1) for c in counts) < ROUGH_ACTIVE.get(name, 0.025)
 
@@ -48,7 +48,7 @@ def test_at_least_twenty_public_configurations_have_their_source() -> None:
 
 
 def test_windows() -> None:
-    seen = {n: model_of(known(n)["config"], n, n) for n in NAMES}
+    seen = {n: read_config(known(n)["config"], n, n)[0] for n in NAMES}
     windows = {"gemma-2-9b": (4096, 21), "gemma-3-27b": (1024, 52), "gpt-oss-20b": (128, 12)}
     windows |= {"llama-4-maverick": (8192, 36), "llama-4-scout": (8192, 36), "mistral-7b": (4096, 32)}
     windows |= {"phi-3-mini": (2047, 32), "qwen3-next-80b-a3b": (192, 36)}
@@ -57,7 +57,7 @@ def test_windows() -> None:
 
 def test_what_is_not_counted_is_noted() -> None:
     """Layers for further tokens, parts beside the text, and unknown keys are told; all other keys are known."""
-    notes = {n: model_of(known(n)["config"], "x", n).note for n in NAMES}
+    notes = {n: read_config(known(n)["config"], "x", n)[0].note for n in NAMES}
     assert {n: note for n, note in notes.items() if note} == {
         "deepseek-v3": "not modelled: num_nextn_predict_layers (is 1)",
         "falcon-40b": "not modelled: parallel_attn (is True)",
@@ -85,13 +85,15 @@ TIED = """bloom cohere cohere2 ernie4_5 ernie4_5_moe falcon gemma gemma2 gemma3_
 def test_embeddings_are_tied_where_transformers_ties_them() -> None:
     assert sorted(kind for kind, family in FAMILIES.items() if family.tied) == TIED.split()
     silent = changed("llama-2-7b", tie_word_embeddings=None)
-    tied = {kind: model_of(silent | {"model_type": kind}, "x", kind).tied_embeddings for kind in ("llama", "smollm3")}
+    tied = {
+        kind: read_config(silent | {"model_type": kind}, "x", kind)[0].tied_embeddings for kind in ("llama", "smollm3")
+    }
     assert tied == {"llama": False, "smollm3": True}
 
 
 def test_queries_without_a_rank() -> None:
     """DeepSeek-V2-Lite projects queries from the hidden state itself: 2048 x 16 x 192 weights."""
-    lite = model_of(known("deepseek-v2-lite")["config"], "x", "lite")
+    lite = read_config(known("deepseek-v2-lite")["config"], "x", "lite")[0]
     assert lite.latent_attention.q_rank is None
     rank = LatentAttention(**lite.latent_attention.model_dump() | {"q_rank": 1})
     more = attention_parameters(lite) - attention_parameters(lite.replaced(latent_attention=rank))
@@ -124,7 +126,7 @@ def changed(name: str, **keys: Any) -> dict[str, Any]:
 )
 def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
-        model_of(config, "x", "x")
+        read_config(config, "x", "x")[0]
     assert complaint in str(caught.value)
 
 
@@ -166,7 +168,7 @@ def test_groups_of_experts_are_read() -> None:
     """A token of DeepSeek-V3 goes to four of eight groups; a single group is none."""
     config = known("deepseek-v3")["config"]
     found = [
-        model_of(config | groups, "x", "v3").experts
+        read_config(config | groups, "x", "v3")[0].experts
         for groups in ({"n_group": 8, "topk_group": 4}, {"n_group": 8}, {"n_group": 1, "topk_group": 1})
     ]
     assert [(x.groups, x.groups_per_token) for x in found if x is not None] == [(8, 4), (8, 8), (1, 1)]

@@ -9,7 +9,7 @@ from commands import invoke
 from each_case import each
 
 from planner.errors import InputError
-from planner.formats.slurm import read_states
+from planner.formats.slurm import DECIDING, read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
 from planner.imports.training_run import doubts, layout_of_run, read_run
@@ -216,6 +216,16 @@ def test_nodes_that_differ(tmp_path: Path) -> None:
     alike = items({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
     assert alike.note() is None and {"gres", "cpus"} <= set(alike.ignored)
     assert items({"name": "a", "gres": "gpu:8"}, {"name": "b"}).not_modelled == ("gres (nodes differ)",)
+
+
+def test_fields_of_nodes_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work grows as the nodes do, not as their square: only fields that decide who runs where are compared."""
+    nodes = [{"name": f"n{i}", "state": "IDLE", **{f"field{k}": i for k in range(20)}} for i in range(50)]
+    (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
+    written: list[object] = []
+    monkeypatch.setattr("planner.formats.slurm.json.dumps", lambda value, **_: written.append(value) or "")
+    assert len(read_states(tmp_path / "nodes.json").items.ignored) == 20
+    assert len(written) <= len(nodes) * len(DECIDING)
 
 
 def test_speeds_of_links_that_differ(tmp_path: Path) -> None:

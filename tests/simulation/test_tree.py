@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
 from planner.simulation.routing import Alive, Classes, Fabric, Flows, Routes, Tree, ecmp, spray, tree_of_fabric
-from planner.simulation.traffic import failed_cables, permutation, switch_cables, tree_of_design
+from planner.simulation.traffic import failed_cables, permutation, tree_of_design
 
 
 @st.composite
@@ -218,7 +218,7 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
     """The fullest link of each flow of a permutation is as full as with every bundle a link of its own."""
     tree = tree_of_fabric(fabric)
     flows = permutation(tree.slots, 1.0, seed)
-    alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
+    alive = Alive(tree, failed_cables(tree, min(failed, sum(tree.cables[1:]) * len(tree.planes)), seed))
     try:
         expected = bottlenecks(by_paths(tree, flows, alive), len(flows))
     except LookupError:
@@ -233,7 +233,7 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
     # No tier has many more classes than failures leave apart.
     tree = tree_of_fabric(fabric)
-    alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
+    alive = Alive(tree, failed_cables(tree, min(failed, sum(tree.cables[1:]) * len(tree.planes)), seed))
     held = Classes(alive)
     assert held.capacity().sum() == pytest.approx(alive.capacity().sum())
     for t, level in enumerate(held.levels[1:]):

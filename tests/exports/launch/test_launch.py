@@ -20,9 +20,8 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import WRITERS, _switches, megatron_flags, nearest_choices
-from planner.exports.launch_run import LaunchRun, run_of
-from planner.imports.huggingface import model_of
+from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
+from planner.imports.huggingface import read_config
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
@@ -395,8 +394,8 @@ def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
     switched = software.replaced(overlaps=overlaps)
     layout = mixture().layout.replaced(**changes)
-    found = dict(_switches(replace(mixture(), layout=layout), switched))
-    assert {flag for flag in OVERLAP_FLAGS.values() if flag in found} == flags
+    found = _switches(replace(mixture(), layout=layout), switched)
+    assert {flag for flag in OVERLAP_FLAGS.values() if found.get(flag)} == flags
 
 
 @cache
@@ -467,7 +466,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
     rng, stack = random.Random(1), Software.model_validate(catalogue("software")[STACKS[framework]])
     assert len(CONFIGS) >= 20
     for config in CONFIGS:
-        model = model_of(json.loads(config.read_text())["config"], str(config), config.stem)
+        model = read_config(json.loads(config.read_text())["config"], str(config), config.stem)[0]
         if framework == "deepspeed" and model.experts is not None:
             continue  # it has experts by code alone, not by its configuration
         base = question("llama3-70b")

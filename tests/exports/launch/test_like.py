@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_cases import placed_on
 from commands import invoke
 from each_case import each
 from launch_layouts import layout_of, plan_for, question
@@ -15,8 +16,7 @@ from launch_layouts import layout_of, plan_for, question
 import planner
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
-from planner.exports.launch_run import LaunchRun, run_of
-from planner.formats.placed_job import PlacedJob
+from planner.exports.launch import LaunchRun, run_of
 from planner.imports.recipe_edits import differences, written_like
 from planner.imports.training_run import layout_of_run, read_run, run_of_text
 from planner.instance.instance import Instance
@@ -508,14 +508,14 @@ def test_hosts_of_a_placement(tmp_path: Path) -> None:
     """The hosts of a placement become nodes and node list of the script; how ranks keep its order is told."""
     text, run, instance = asked("slurm.sh")
     nodes = tuple(f"n{k:02}" for k in (*range(9, 5, -1), *range(1, 5)))
-    placed = PlacedJob(job="train", nodes=nodes, gpus_per_node=8)
+    placed = placed_on("train", nodes)
     new, told = written_like(text, tmp_path / "own.sh", run, instance, placed)
     assert "#SBATCH --nodes=8\n" in new and "#SBATCH --nodelist=n[01-04,06-09]\n" in new
     assert "SLURM_HOSTFILE=train.hostfile srun -n64 -m arbitrary" in told[-1]
     again, _ = written_like(new, tmp_path / "own.sh", run, instance, placed)
     assert again == new
     with pytest.raises(InputError, match="the placement has 56 GPUs, the plan 64; place that plan"):
-        written_like(text, tmp_path / "own.sh", run, instance, PlacedJob(job="train", nodes=nodes[:7]))
+        written_like(text, tmp_path / "own.sh", run, instance, placed_on("train", nodes[:7]))
 
 
 def test_by_command(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices
-from planner.exports.launch_run import run_of
-from planner.imports.huggingface import model_of
+from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.imports.huggingface import read_config
 from planner.imports.training_run import layout_of_run, read_run
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
 from planner.planning.layouts import runnable_layout
@@ -36,7 +35,7 @@ SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
 def asked(config: str, framework: str) -> dict[str, Any]:
     """Return a question of some H100 nodes for a public configuration under a framework's rules."""
     file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
-    model = model_of(json.loads(file.read_text())["config"], str(file), config)
+    model = read_config(json.loads(file.read_text())["config"], str(file), config)[0]
     given: dict[str, Any] = json.loads((ROOT / "instances" / "cluster-1k.json").read_text())
     given = {key: value for key, value in given.items() if key not in ("network", "pins", "reliability")}
     given["workload"] |= {"software": STACKS[framework], "sequence_length": SEQUENCE, "tokens": 1e12}
