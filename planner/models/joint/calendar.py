@@ -94,16 +94,6 @@ class Calendar:
         """Bound from below the stretch of every job of at least `min_gpus` GPUs."""
         return self._least_above[self._at(min_gpus)]
 
-    def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
-        """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
-        at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
-        _, *last = self._steps
-        whole, elastic = (np.minimum(x[at] / most, before[at]) for x, before in zip(last, self._per_gpu, strict=True))
-        # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
-        # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
-        return np.minimum(whole, elastic + away / most)
-
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
         """Bound the stretch of one column from below, as a float."""
@@ -121,10 +111,14 @@ class Calendar:
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         parts = (-1,) + (1,) * max(np.ndim(each), np.ndim(once), np.ndim(most))
-        first = np.maximum(self._at(most) - self._pieces.reshape(parts), 0)
+        stretch = self._least_above[np.maximum(self._at(most) - self._pieces.reshape(parts), 0)]
         ends = PIECES.reshape(parts) * most
-        stretch = self._least_above[first]
-        least = np.maximum(self.per_gpu(ends, replica_gpus), stretch / ends)
+        at, gpus, last = self._at(ends), np.maximum(ends, 1.0), self._steps[1:]  # the step that the end is in
+        whole, elastic = (np.minimum(x[at] / gpus, before[at]) for x, before in zip(last, self._per_gpu, strict=True))
+        # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
+        # a step, E - 1 may be stalls, and they add least where the stalls are largest.
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
+        least = np.maximum(np.minimum(whole, elastic + away / gpus), stretch / ends)
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
 
     @cached_property

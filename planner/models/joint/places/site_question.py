@@ -142,10 +142,11 @@ def without_dear_pairs(
     without_fibre = solve(state(replace(q, circuit=None)))
     if without_fibre.infeasible:
         return None
-    limits = [] if without_fibre.bound is None else _growing_limits(q, q.circuit)
-    for most in limits:
+    if without_fibre.bound is None:
+        return q
+    for most in _growing_limits(q, q.circuit):
         few = solve(state(_up_to(q, most)))
-        if few.objective is not None and without_fibre.bound is not None:
+        if few.objective is not None:
             return _up_to(q, 1e6 * (few.objective - without_fibre.bound + CENT_MUSD))
     return q
 
