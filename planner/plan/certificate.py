@@ -53,7 +53,7 @@ class CheaperPlan(Frozen):
 
 
 class SimplerPlan(Frozen):
-    """The simplest plan within 2 % of the fewest days, at no more money; less than any prediction's own error."""
+    """The plan of the simplest layout within 2 % of the fewest days, at no more money; less than predictions err."""
 
     days_to_train: float = Field(description="Its days.")
     loss: float = Field(description="Its days over the fewest, less one: 0.009 is 0.9 % slower.")
@@ -61,7 +61,7 @@ class SimplerPlan(Frozen):
     layout: str = Field(description="Its degrees of parallelism above 1, and its virtual stages.")
     layers_per_stage: tuple[int, ...] = Field(description="Layers of each of its pipeline's stages.")
     recomputed_layers: int = Field(description="Layers that its stages recompute, in all.")
-    proven: bool = Field(description="Whether none is simpler, of each shape the cheapest looked at.")
+    proven: bool = Field(description="Whether no layout is simpler, of each shape the cheapest looked at.")
 
 
 class FreedLayout(Frozen):
@@ -122,7 +122,7 @@ class ObjectiveValue(Frozen):
         (), description="How plans within the tolerance were chosen between; empty where that was not asked."
     )
     simplest: SimplerPlan | None = Field(
-        None, description="A simpler plan than this one; null: none was found, or it was not asked for."
+        None, description="A plan of a simpler layout than this one; null: none was found, or it was not asked for."
     )
     freed: FreedLayout | None = Field(
         None, description="What rules of the framework cost the plan's own degrees; null: nothing."

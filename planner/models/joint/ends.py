@@ -92,25 +92,29 @@ def ends_within(
         ends = replace(ends, local=local, simple=t.simplest(plan, least))
     if simpler <= share or ends.plan is None:
         return ends
-    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler), left)
+    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
     if indifferent:
         return replace(ends, simple=simplest)
     return replace(ends, simpler=None if simplest.plan is ends.plan else simplest)
 
 
-def simplest_within(world: World, plan: JointPlan, seconds: float, left: NodesLeft | None = None) -> End:
+def simplest_within(
+    world: World, plan: JointPlan, seconds: float, left: NodesLeft | None = None, *, by_designs: bool = False
+) -> End:
     """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
 
-    It ranks the cheapest plan of each shape. `left`: the nodes of a search that kept all plans in time.
+    It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
+    the nodes of a search that kept all plans in time.
     """
+    rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
     goal = Simplest(
         world=world,
         floor=floor_of(world),
         limit=seconds,
         budget=min(world.budget, plan.capital_usd),
-        rank=simplicity,
-        least_rank=least_simplicity,
-        best=simplicity(plan),
+        rank=rank,
+        least_rank=least_rank,
+        best=rank(plan),
         most_shapes=SIMPLER_SHAPES,
         most_nodes=SIMPLER_NODES,
         pipeline_ranks=pipeline_ranks,
@@ -180,7 +184,12 @@ class _Ties:
             most_nodes=MOST_NODES,
             first=first,
         )
-        stopped = self.search.loop.go_on(goal)
+        loop = self.search.loop
+        left = loop.left() if local > 0 else None
+        stopped = loop.go_on(goal)
+        if left is not None and goal.incumbent is None:
+            # What has no fabric of such a share may have one of less, which is asked for next.
+            self.search.loop = Loop(goal=goal, heap=left.nodes, opened=left.shapes)
         given_up = math.isfinite(world.unproven.usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 
@@ -212,21 +221,29 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a plan by designs of fabric (alike for more racks), parallelism, uneven, virtual, all stages, recompute."""
+    """Rank a plan by its designs of fabric, alike for more racks, and then by its layout."""
     designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
-    c = plan.column
-    uneven = len(set(plan.split.layers)) > 1
-    return (max(1, len(designs)), kinds_of(c), uneven, c.v, c.p, sum(plan.split.recomputed))
+    return (max(1, len(designs)), *layout_simplicity(plan))
 
 
 def least_simplicity(column: Column) -> Rank:
-    """Return a rank that no plan of a column is below."""
-    uneven = column.strategy.machine.model.layers % column.p > 0
-    return (1, kinds_of(column), uneven, column.v, column.p, 0)
+    """Return a rank by designs and layout that no plan of a column is below."""
+    return (1, *least_layout_simplicity(column))
+
+
+def layout_simplicity(plan: JointPlan) -> Rank:
+    """Rank a plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
+    c = plan.column
+    return (kinds_of(c), len(set(plan.split.layers)) > 1, c.v, c.p, sum(plan.split.recomputed))
+
+
+def least_layout_simplicity(column: Column) -> Rank:
+    """Return a rank by layout that no plan of a column is below."""
+    return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
 
 
 def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
-    """Return a number of each pipeline of a strategy, in the order of `least_simplicity`, and that of the best rank."""
+    """Return a number of each pipeline of a strategy, in the order of the least ranks, and that of the best rank."""
     s, rows = of.strategy.shape, of.rows
     kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
     layers = of.strategy.machine.model.layers
@@ -234,8 +251,8 @@ def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
     def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
         return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
 
-    designs, *rest, _ = best
-    most = int(number(*rest)) if designs <= 1 else np.iinfo(np.int64).max
+    *designs, best_kinds, uneven, v, p, _ = best
+    most = int(number(best_kinds, uneven, v, p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
     return np.asarray(number(kinds, rows.p * (layers // rows.p) < layers, rows.v, rows.p), dtype=np.int64), most
 
 

@@ -17,7 +17,15 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import ends
 from planner.models.joint.cache import JointCache
-from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
+from planner.models.joint.ends import (
+    ends_within,
+    kinds_of,
+    layout_simplicity,
+    local_share,
+    simplest_within,
+    simplicity,
+)
+from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import DaysOfUse, solve_joint, world_of
 from planner.models.joint.world import JointPlan, World
@@ -122,14 +130,30 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
     if best is None:
         pytest.skip("the toy has no plan")
     limit = best.seconds * (1 + share)
-    found = simplest_within(world, best, limit, search.left())
-    plan = found.plan
-    assert found.proven
-    if plan is not best:
-        assert simplicity(plan) < simplicity(best)
-        assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
-    if i.grid is None:
-        assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+    for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
+        found = simplest_within(world, best, limit, search.left(), by_designs=by_designs)
+        plan = found.plan
+        assert found.proven
+        if plan is not best:
+            assert rank(plan) < rank(best)
+            assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
+        if i.grid is None or not by_designs:
+            assert kinds_of(plan.column) == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+
+
+def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
+    """More groups under one leaf than there are: no plan has them, and the simplest that ties is found behind that."""
+    i = toy(17)
+    best, world, search = searched(i, 0.2)
+    assert best is not None and search is not None
+    cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
+    plan = cheapest.run().plan
+    assert plan is not None
+    ties = ends._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
+    nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
+    found, proven = ties._least(2.0, lambda _: (0.0,), lambda _: (0.0,), (1.0,), (0.0,), None)
+    assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
+    assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
 
 
 def test_indifference_takes_the_simpler_plan() -> None:
