@@ -212,7 +212,7 @@ def cost(model: Any, data: WanData) -> Any:
     return sum(pair / 1e6 * model.pairs[edge] + wave / 1e6 * model.waves[edge] for edge, (pair, wave) in usd.items())
 
 
-def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None) -> str:
+def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
     """Return the mark of a plan's bound: BOUNDED by the relaxation's duals or CONFIRMED by CP-SAT, within `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
@@ -225,7 +225,7 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
 
     ways: list[Way] = [
         (BOUNDED, lambda limit: priced_bound(highs.lower_bound(model, time_limit=limit))),
-        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit).bound)),
+        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit, seed=seed).bound)),
     ]
     return second_proof(plan.certificate.bound, ways, seconds)
 
