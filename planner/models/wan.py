@@ -60,6 +60,7 @@ class WanData:
     options: dict[str, tuple[RouteOption, ...]]
     shortest: dict[str, Route | None]
     priced: bool  # whether the fibre costs anything
+    unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
 
     def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
@@ -103,6 +104,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     demands += fibre.traffic_demands(links, request.sites, net.node)
     for demand in demands:
         rtt(demand.a, demand.b)
+    priced = any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values())
     return WanData(
         grid=grid,
         wan=links,
@@ -113,7 +115,8 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         demands={demand.key: demand for demand in demands},
         options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
         shortest=shortest,
-        priced=any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values()),
+        priced=priced,
+        unit=1e6 if priced else 1e3,
     )
 
 
@@ -198,11 +201,6 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     return found
 
 
-def scale(data: WanData) -> float:
-    """Return the dollars, or the wavelengths times km where nothing is priced, of one unit of the cost."""
-    return 1e6 if data.priced else 1e3
-
-
 def cost(model: Any, data: WanData) -> Any:
     """Return the capital in M$; where nothing is priced, wavelengths times 1000 km."""
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
@@ -212,20 +210,20 @@ def cost(model: Any, data: WanData) -> Any:
     return sum(pair / 1e6 * model.pairs[edge] + wave / 1e6 * model.waves[edge] for edge, (pair, wave) in usd.items())
 
 
-def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None) -> str:
+def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
     """Return the mark of a plan's bound: BOUNDED by the relaxation's duals or CONFIRMED by CP-SAT, within `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
     data = gather(instance, request)
-    model, unit = stated(data), scale(data)
+    model = stated(data)
 
     def priced_bound(bound: float | None) -> float | None:
-        return None if bound is None else bound * unit
+        return None if bound is None else bound * data.unit
 
     ways: list[Way] = [
         (BOUNDED, lambda limit: priced_bound(highs.lower_bound(model, time_limit=limit))),
-        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit).bound)),
+        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit, seed=seed).bound)),
     ]
     return second_proof(plan.certificate.bound, ways, seconds)
 
@@ -247,7 +245,7 @@ def with_plan(
     full = [edge.id for edge in edges if edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])]
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
-    bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
+    bound = None if outcome.bound is None else min(outcome.bound * data.unit, value)
     gap = relative_gap(value, bound)
     result = replace(
         outcome.with_solution(shares),

@@ -105,6 +105,11 @@ class SiteMode:
         # sites take of a leaf whose domain has a whole stage.
         self.wan_ports = wan_ports(self.traffic.wan_gbps, m.networks, m.switch.port_gbps)
         self.exchange_ports = self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
+        # Of a tree the gateway stands next to the top tier.
+        self.tree_wan = self.prices.wan_gateway(self.wan_ports) + self.prices.adjacent_links(self.wan_ports)
+        # One zone of four tiers is of use only where a pin, or a WAN gateway, asks for its super-spines.
+        zoned = {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports
+        self.min_zones: int = self.pins.get("min_zones") or (1 if zoned else 2)
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
         allowed = (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
         self.stripes: Ints = np.array([*allowed], dtype=np.int64)
@@ -213,16 +218,6 @@ class SiteMode:
         """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
         leaves = self.mode.networks * self.mode.rails * self.domains(domain)
         return np.asarray(self.prices.endpoints(domain) + leaves * self.prices.box(self.mode.switch) + self.tree_wan)
-
-    @cached_property
-    def tree_wan(self) -> Prices:
-        """Price of a WAN gateway and its links to the top tier of a tree, placed next to it."""
-        return self.prices.wan_gateway(self.wan_ports) + self.prices.adjacent_links(self.wan_ports)
-
-    @property
-    def min_zones(self) -> int:
-        """Fewest zones of four tiers: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
-        return self.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports else 2)
 
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
         """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
