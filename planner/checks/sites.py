@@ -152,9 +152,8 @@ def link_figures(physics: PlanPhysics) -> Violations:
     """
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
-    several = layout is not None and len(training) > 1
-    assumed = layout.assumptions.wan_gbps if layout is not None and several else None
-    if several and assumed is None:
+    assumed = layout.assumptions.wan_gbps if layout is not None else None
+    if layout is not None and len(training) > 1 and assumed is None:
         yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
     for name, link in links(physics):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
