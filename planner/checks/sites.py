@@ -374,7 +374,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
         if offered is None:
             continue
         pairs, what = offered.max_pairs, f"wavelengths on {offered.max_pairs} fibre pairs"
-        yield from must_be(rule, "ends", {edge.a, edge.b}, {offered.a, offered.b})
+        yield from must_be(rule, "ends", sorted((edge.a, edge.b)), sorted((offered.a, offered.b)))
         yield from at_most(rule, 1, edge.wavelengths, "wavelengths at least", "wavelengths lit")
         yield from at_most(rule, edge.wavelengths, pairs * net.max_wavelengths_per_pair, "wavelengths", what)
         found = {
