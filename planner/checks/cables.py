@@ -155,10 +155,11 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
     Its rate is enough for gradients, 8·bytes/t_wan <= ports · rate, and these fit the uplinks.
     """
     split = physics.plan.sites
+    between = split.links if split is not None and physics.instance.wan is not None else None
     for site, fabric, network in fabrics(physics):
-        gateway, switch, asked = fabric.wan_gateway, physics.switches.get(fabric.switch), physics.instance.wan
-        there = network.wan_gateway and asked is not None and split is not None
-        gbps = wan_gbps(physics.wan, split.links, physics.plan.wan, site) if there and split is not None else 0.0
+        gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
+        asked = network.wan_gateway and between is not None
+        gbps = wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
         if (gateway is not None) != (gbps > 0):
             stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
             yield broken(f"wan_gateway[{site}]", stated)

@@ -152,9 +152,8 @@ def link_figures(physics: PlanPhysics) -> Violations:
     """
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
-    several = layout is not None and len(training) > 1
-    assumed = layout.assumptions.wan_gbps if layout is not None and several else None
-    if several and assumed is None:
+    assumed = layout.assumptions.wan_gbps if layout is not None else None
+    if layout is not None and len(training) > 1 and assumed is None:
         yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
     for name, link in links(physics):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
@@ -375,7 +374,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
         if offered is None:
             continue
         pairs, what = offered.max_pairs, f"wavelengths on {offered.max_pairs} fibre pairs"
-        yield from must_be(rule, "ends", {edge.a, edge.b}, {offered.a, offered.b})
+        yield from must_be(rule, "ends", sorted((edge.a, edge.b)), sorted((offered.a, offered.b)))
         yield from at_most(rule, 1, edge.wavelengths, "wavelengths at least", "wavelengths lit")
         yield from at_most(rule, edge.wavelengths, pairs * net.max_wavelengths_per_pair, "wavelengths", what)
         found = {

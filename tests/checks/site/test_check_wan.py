@@ -108,6 +108,12 @@ def test_a_bad_design_never_raises(data: st.DataObject) -> None:
     assert isinstance(named(plan), set)
 
 
+def test_ends_of_an_edge_are_told_in_one_order() -> None:
+    """The message is the same in every process: names in their order, whatever the hashes of texts are."""
+    found = check(edited_at(PLAN, f"wan.edges.{at('A-B')}.b", "C"))
+    assert [v.message for v in found if v.rule == "edges[A-B]"] == ["ends: ['A', 'C'] stated, ['A', 'B'] expected"]
+
+
 def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
     plan = solved(**FULL)
     checkpoint = plan.wan.demands[1]
