@@ -201,24 +201,21 @@ def changed(
     as_changed = f"{where} with {', '.join(f'{path}={value}' for path, value in changes.items())}"
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
+        # The name of an entry of the catalogue may stand in place of a whole object.
+        named = isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path) is not None)
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
-            now = None if _is_name(path, value) else check_path(base, path, whole=whole)
+            now = None if named else check_path(base, path, whole=whole)
             new = value
             if value is None and isinstance(now, (tuple, dict)):  # an empty one takes it away
                 new = now[:0] if isinstance(now, tuple) else {}
             put(data, base, path, new if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        if _is_name(path, value):
+        if named:
             base = load_instance(data, searched=False, where=as_changed)
             data = base.model_dump(mode="json")
     return load_instance(data, searched=searched, where=as_changed)
-
-
-def _is_name(path: str, value: Any) -> bool:
-    """Return whether a value at a path is the name of an entry of the catalogue, in place of a whole object."""
-    return isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path) is not None)
 
 
 def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:

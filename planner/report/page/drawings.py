@@ -336,7 +336,7 @@ def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str],
     points, on_outline = projected(list(places.values()))
     land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
     if on_outline:
-        land = {name: [[albers(y, x) for y, x in part] for part in outline()[name]] for name in land}
+        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
     scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
