@@ -191,11 +191,10 @@ def design_fault(fabric: SiteFabric, racks: int) -> str | None:
     if fabric.wan_gateway is not None and not 1 <= fabric.wan_gateway.wan_ports <= MAX_WAN_PORTS:
         return f"a WAN gateway of {fabric.wan_gateway.wan_ports:,} ports; 1 to {MAX_WAN_PORTS:,} expected"
     kind = FAMILIES[fabric.family].design
-    return group_fault(fabric, kind.tier_names) if kind.grouped else tree_fault(fabric, kind.tier_names)
+    return (_group_fault if kind.grouped else _tree_fault)(fabric, kind.tier_names)
 
 
-def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
-    """Return the fault in the tiers of a tree (the first of `expected`, all of them with zones), or None."""
+def _tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:  # all tiers expected with zones
     names = tuple(tier.name for tier in fabric.tiers)
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
@@ -219,8 +218,7 @@ def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     return None
 
 
-def group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
-    """Return which of a dragonfly's choices makes its counts meaningless."""
+def _group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     names = tuple(tier.name for tier in fabric.tiers)
     if names != expected:
         return f"tiers of a {fabric.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"

@@ -39,8 +39,7 @@ class Machine:
     model: Model
     precision: Precision
     sequence: int
-    expert_imbalance: float = 1.0
-    """Tokens of the busiest expert-parallel rank over the mean."""
+    expert_imbalance: float = 1.0  # tokens of the busiest expert-parallel rank over the mean
 
     @property
     def peak_flop_per_second(self) -> float:
@@ -59,8 +58,7 @@ class LayerShape:
     context_parallel: int = 1
     expert_parallel: int = 1
     tensor_inner: int = 1
-    experts_overlap: bool = True
-    """Whether pipeline and recompute let the experts' exchange overlap another micro-batch, where the stack asks."""
+    experts_overlap: bool = True  # whether pipeline and recompute let the experts' exchange overlap a micro-batch
 
     @property
     def gpus(self) -> int:
@@ -118,9 +116,7 @@ def weight_cast_bytes(m: Machine) -> float:
     if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
         return 0.0
     in_fp8 = working <= COMPUTE_BYTES["fp8"] if m.software.fp8_parameters is None else m.software.fp8_parameters
-    if m.precision.compute == "fp8" and in_fp8:
-        return casts(m) * product - working
-    return casts(m) * product
+    return casts(m) * product - (working if m.precision.compute == "fp8" and in_fp8 else 0.0)
 
 
 def gathered_bytes(m: Machine) -> float:

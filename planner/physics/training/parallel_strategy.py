@@ -134,12 +134,11 @@ def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int
     return q, max(1, domain // (q * t * c))
 
 
-LAYOUT_KEYS = {
+LAYOUT_KEYS = {  # of the `layout` section, where formulas use a shorter name
     "micro_batch": "microbatch_sequences",
     "micro_batches": "microbatches_per_step",
     "tensor_inner": "tensor_parallel_inner",
 }
-"""Keys of the `layout` section where formulas use a shorter name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +220,7 @@ class ParallelStrategy:
         return racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
 
 
-NEEDS: dict[str, Parallelism] = {
+NEEDS: dict[str, Parallelism] = {  # what a framework must have for a choice of the layout other than none of it
     "tensor_parallel": "tensor",
     "tensor_parallel_inner": "tensor-2d",
     "sequence_parallel": "sequence",
@@ -230,7 +229,6 @@ NEEDS: dict[str, Parallelism] = {
     "pipeline_parallel": "pipeline",
     "virtual_stages": "interleaved",
 }
-"""What a framework must have for a choice of the layout other than none of it."""
 
 
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
