@@ -177,8 +177,8 @@ class GridRules(Sourced):
     soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules broken at a price; others are hard.")
     scenarios: Literal["off", "robust", "expected"] = Field(
         "off",
-        description="robust: one split that runs at full load in every scenario, at the worst one's cost; "
-        "expected: sites may run less in a scenario, at the weighted cost.",
+        description="robust: one split that runs at full load in every scenario; expected: sites may run less in a "
+        "scenario, at the least weighted cost. Either way energy is billed at the grid's own prices.",
     )
     curtailment_usd_per_mwh: NonNegative = Field(0.0, description="For expected: price of work left undone.")
 
