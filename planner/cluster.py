@@ -91,7 +91,6 @@ def expand(text: str) -> list[str]:
 
 
 def _items(text: str) -> Iterator[str]:
-    """Cut a text at the commas that are in no bracket."""
     if not text:
         return
     depth = start = 0
@@ -435,9 +434,8 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
     gpus = at_work if isinstance(rack, str) else min(rack.gpus, at_work)
     each, rest = divmod(gpus, gpus_per_node or gpus)
     if rest or not each:
-        raise InputError(
-            f"--gpus-per-node: must divide the {gpus} GPUs at work in a rack of {where} (is {gpus_per_node})"
-        )
+        whole = f"the {gpus} GPUs at work in a rack of {where}"
+        raise InputError(f"--gpus-per-node: must divide {whole} (is {gpus_per_node})")
     node = {"name": plan.instance.name, "gpus_per_node": gpus // each, "segment_nodes": each}
     if len(sizes) == 1:
         mesh = {"pipeline": layout.rack_stages, "data": next(iter(sizes.values()))}

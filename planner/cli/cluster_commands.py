@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 # Names of the formats of `planner.formats.topology_files`, here too so that a command's help loads no writer.
-PLACEMENT_FORMATS = (
-    *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
-)
+PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 TopologyFile = Annotated[Path, Option("--topology", help="Topology file.")]
 NodeStates = Annotated[Path | None, Option("--state", help="File of node states; only idle nodes are used.")]
@@ -86,7 +84,7 @@ def place(
     free: FreeNodes,
     given: JobOptions,
     search: PlacementSearch,
-    form: Annotated[str, Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
+    form: Annotated[str, Option("--format", help=f"What to write: {', '.join(PLACED_FORMATS)}.")] = "hostlist",
     output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
@@ -97,7 +95,7 @@ def place(
         import planner.scheduling.session
         from planner.formats.topology_files import read_topology, write_placed
 
-    console.require_choice("--format", form, PLACEMENT_FORMATS)
+    console.require_choice("--format", form, PLACED_FORMATS)
     require_writable(output)
     job, running, objective = given.job, given.running, search.objective
     if bool(given.replace) != (running is not None):
@@ -311,9 +309,8 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    rank = {
-        job.placement.job: f"{counted(len(job.placement.nodes), 'node')}, priority {job.priority:,}" for job in jobs
-    }
+    placed = ((job.placement, job.priority) for job in jobs)
+    rank = {own.job: f"{counted(len(own.nodes), 'node')}, priority {priority:,}" for own, priority in placed}
     stop = f"Preempt {', '.join(f'{name} ({rank[name]})' for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []

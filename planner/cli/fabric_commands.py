@@ -240,9 +240,8 @@ def pareto(
         from planner.planning.load import question_of
 
         if sizes or every or constants is not None or axes != AXES:
-            raise InputError(
-                f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
-            )
+            unused = "--leaf-sizes, --axes, --every, --constants"
+            raise InputError(f"{given}: a fabric alone has no traffic; leave out {unused}")
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:

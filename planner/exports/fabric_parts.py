@@ -230,15 +230,11 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
 
 
 def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
-    """Sum cables by medium and tiers, each cable as long as the floor makes it."""
     table = fabric_designs.media_table(built.network)
     sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
     for block, length in built.measured():
-        where, chosen, (usd, _) = (
-            f"{block.low_tier} to {block.high_tier}",
-            table.choose(length),
-            table.usd_watts(length),
-        )
+        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
+        usd, _ = table.usd_watts(length)
         factor = built.switch.link_factor
         if block.low_tier == "gpu":
             factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
@@ -348,7 +344,6 @@ def _cage(gbps: float) -> str:
 
 
 def _devices(built: BuiltFabric, hosts: Iterable[tuple[str, str, str, str]]) -> Iterator[Row]:
-    """Yield the hosts, each in its rack, and the switches, whose racks the plan leaves open."""
     for name, role, model, rack in hosts:
         yield f"{built.site}-{name}", role, MANUFACTURER, model, built.site, "", rack, "", "", STATUS
     for tier in switch_counts(built.design):
@@ -473,10 +468,8 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     gone = {one: other for one, other in missing.items() if one not in swapped}
     moved, twice = [], []
     for one, other in list(gone.items()):
-        ends = (
-            end for end in (one, other) if end in at and at[end] not in listed and _same_device(at[end], end, planned)
-        )
-        if (end := next(ends, None)) is not None:
+        free = (end for end in (one, other) if end in at and at[end] not in listed)
+        if (end := next((end for end in free if _same_device(at[end], end, planned)), None)) is not None:
             listed.add(at[end])
             moved.append(f"moved    {at[end].text}; planned {one} -- {gone.pop(one)}")
     for cable, port, line in doubled:
@@ -506,7 +499,6 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
 
 
 def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
-    """Return whether a cable goes from an end of its own to the device that is planned there."""
     return end in planned and cable.far(end).rpartition(":")[0] == planned[end].rpartition(":")[0]
 
 

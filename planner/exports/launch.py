@@ -87,9 +87,8 @@ class LaunchRun:
         FSDP.
         """
         layout, unit = self.layout, self.layout.stage_gpus
-        ordered = min_stages_per_rack(
-            self.rack_gpus, unit, layout.pipeline_parallel, self.data_parallel, -(-self.gpus // self.rack_gpus)
-        )
+        stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
+        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.data_parallel, racks)
         if layout.stages_per_rack <= ordered:
             return "as ranks"
         first = min(layout.pipeline_parallel, self.rack_gpus // unit)
@@ -234,7 +233,6 @@ Flags = dict[str, object]
 
 
 def _megatron_script(run: LaunchRun) -> str:
-    """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     require_on_gpu(run, "megatron")
     narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
@@ -294,7 +292,6 @@ def connections(run: LaunchRun) -> int:
 
 
 def _lines(flags: Flags) -> str:
-    """Write a line a flag, a value in quotes where the shell would take it for something else."""
     lines = ""
     for name, value in _stated(flags).items():
         quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
@@ -383,7 +380,6 @@ _DISPATCHERS: dict[Dispatcher, Flags] = {
 
 
 def _switches(run: LaunchRun, software: Software) -> Flags:
-    """Return the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     layout, overlaps, routed = run.layout, set(software.overlaps), run.model.experts is not None
     shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {

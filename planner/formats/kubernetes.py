@@ -43,12 +43,8 @@ TIER = "fabric.topograph.run/tier-{}"
 # Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
 # topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
 FAMILIES: tuple[tuple[str, ...], ...] = (
-    ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core"),
-    (
-        "network.topology.nvidia.com/block",
-        "network.topology.nvidia.com/spine",
-        "network.topology.nvidia.com/datacenter",
-    ),
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("block", "spine", "datacenter")),
     ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
     tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
     ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
@@ -102,7 +98,6 @@ def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], f
 
 
 def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the place, the name and the data of each node."""
     items = data.get("items")
     if not isinstance(items, list) or not items:
         remedy = "give what `kubectl get nodes -o json` prints"
@@ -161,10 +156,8 @@ def _node_name(value: str) -> str:
 def pod(gpus: int) -> dict[str, Any]:
     """Return the pod that carries one node's ranks; the image and its command are the user's."""
     limits = {"nvidia.com/gpu": gpus}
-    return {
-        "restartPolicy": "Never",
-        "containers": [{"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}],
-    }
+    container = {"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}
+    return {"restartPolicy": "Never", "containers": [container]}
 
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -181,10 +174,8 @@ def kueue_job(placed: Placement) -> str:
     sizes = {len(group.nodes) for group in groups}
     annotations = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
     if in_order and len(sizes) == 1:
-        annotations = {
-            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
-            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
-        }
+        slices = {"required-topology": GROUP, "size": str(sizes.pop())}
+        annotations = {f"kueue.x-k8s.io/podset-slice-{key}": value for key, value in slices.items()}
     # Numbers are padded, for they are sorted as text.
     width_group, width_rank = len(str(max(len(groups) - 1, 0))), len(str(len(rank) - 1))
     labelled = []
@@ -216,20 +207,19 @@ def kueue_job(placed: Placement) -> str:
 
 def kueue_topology(topology: Topology) -> str:
     """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
-    domain = {node: _label(block.name, "block") for block in topology.blocks for node in block.nodes}
-    labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
-    levels = [DOMAIN_LABELS[0]]
+    domain = DOMAIN_LABELS[0]
+    blocks = {node: {domain: _label(block.name, "block")} for block in topology.blocks for node in block.nodes}
+    levels, labels = [domain], blocks
     if topology.kind != "block":
         above = chains(topology)
         depths = {len(chain) for chain in above.values()}
         if len(depths) != 1:
             raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
         levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
-        tiers = {
-            leaf: {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(chain)}
-            for leaf, chain in above.items()
-        }
-        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in topology.switches for node in leaf.nodes}
+        labels = {}
+        for leaf in (switch for switch in topology.switches if switch.nodes):
+            tiers = {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(above[leaf.name])}
+            labels |= {node: tiers | blocks.get(node, {}) for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
     objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
     return _documents("Apply with kubectl apply --server-side -f.", objects)
@@ -240,12 +230,8 @@ def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
-    return {
-        "apiVersion": API,
-        "kind": "Topology",
-        "metadata": {"name": name},
-        "spec": {"levels": [{"nodeLabel": key} for key in levels]},
-    }
+    spec = {"levels": [{"nodeLabel": key} for key in levels]}
+    return {"apiVersion": API, "kind": "Topology", "metadata": {"name": name}, "spec": spec}
 
 
 TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"
@@ -260,14 +246,11 @@ def volcano_hypernodes(topology: Topology) -> str:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers, objects = children_of(topology), heights(topology), []
     for switch in topology.switches:
-        members = [("Node", _node_name(node)) for node in switch.nodes]
-        members = members or [("HyperNode", names[child]) for child in children[switch.name]]
-        spec = {
-            "tier": tiers[switch.name] + 1,
-            "members": [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in members],
-        }
-        kind, metadata = "HyperNode", {"name": names[switch.name]}
-        objects.append({"apiVersion": TOPOLOGY_API, "kind": kind, "metadata": metadata, "spec": spec})
+        below = [("Node", _node_name(node)) for node in switch.nodes]
+        below = below or [("HyperNode", names[child]) for child in children[switch.name]]
+        members = [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in below]
+        made = {"apiVersion": TOPOLOGY_API, "kind": "HyperNode", "metadata": {"name": names[switch.name]}}
+        objects.append(made | {"spec": {"tier": tiers[switch.name] + 1, "members": members}})
     return _documents("Apply with kubectl apply -f.", objects)
 
 

@@ -132,12 +132,8 @@ def _block_sizes(topology: Topology) -> tuple[int, ...]:
 
 def rankfile(placed: Placement) -> str:
     """Return a rankfile: each rank's node, and its slot on it."""
-    per_node = gpus_of_node(placed)
-    return "".join(
-        f"rank {i * per_node + slot}={node} slot={slot}\n"
-        for i, node in enumerate(placed.nodes)
-        for slot in range(per_node)
-    )
+    slots = ((node, slot) for node in placed.nodes for slot in range(gpus_of_node(placed)))
+    return "".join(f"rank {rank}={node} slot={slot}\n" for rank, (node, slot) in enumerate(slots))
 
 
 PORT = 29_500  # torchrun's own, unless MASTER_PORT is set

@@ -298,7 +298,6 @@ def _end(text: str, word: Word, count: int) -> int:
 
 
 def _words(text: str, where: str) -> Iterator[Word]:
-    """Yield the words as the shell divides them; a comment ends with its line."""
     documents = [match.span() for match in _HEREDOC.finditer(text)]
     i, depth, command, printed, tested, guarded = 0, 0, True, False, False, False
     while i < len(text):

@@ -202,7 +202,6 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
 
 
 def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
-    """Return the names of a hostlist under a key; none where it is missing, or null as controllers print it."""
     if key not in row or _is_empty(row[key]):
         return ()
     return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))

@@ -37,7 +37,6 @@ class Hostlists:
 
 
 def _raise_all(source: str, problems: Iterable[str]) -> None:
-    """Raise every complaint at once; nothing where there are none."""
     lines = [f"{source}: {problem}" for problem in problems]
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
@@ -163,7 +162,6 @@ def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_wher
 
 
 def _names(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
-    """Name repeated switches or blocks, then names that no hostlist can hold."""
     first: dict[str, str] = {}
     for row in rows:
         if first.setdefault(row.name, row.where) != row.where:

@@ -81,7 +81,6 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
 
 
 def _add(parent: Holder, waiting: list[str], node: Node, source: str) -> None:
-    """Add a value to the open node: as an item of a list, as a key of a mapping, or as the value of its last key."""
     if isinstance(parent, list):
         parent.append(node)
     elif waiting:

@@ -312,7 +312,6 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
 
 
 def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
-    """Yield a node for each group, named after its largest plant; of equal names later ones carry the plant's id."""
     used: set[str] = set()
     for plants in groups_of_plants:
         first = plants[0]

@@ -240,7 +240,6 @@ class _Reader:
             entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
 
     def _windowed_layers(self, layers: int) -> int:
-        """Count windowed layers where the configuration does not list them."""
         if "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
             return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
         if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
@@ -267,13 +266,8 @@ class _Reader:
         dense = max(dense, len(dense_list))
         if self.kind == "llama4_text":
             width, shared = self._alternating(entry, width)
-        entry["experts"] = {
-            "count": count,
-            "per_token": self.count(PER_TOKEN),
-            "ffn": width,
-            "shared_ffn": shared,
-            "dense_layers": dense,
-        }
+        entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}
+        entry["experts"] |= {"shared_ffn": shared, "dense_layers": dense}
         groups = self.count(("n_group",), 1)
         if groups > 1:
             entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
@@ -305,7 +299,5 @@ class _Reader:
         projected = 2 * keys + 3 * values + 2 * heads - 2 * entry["head_size"] * full_heads
         extra = (linear * projected + (layers - linear) * own) / layers
         entry["experts"]["shared_ffn"] += round(extra / 3)
-        self.approximated.append(
-            f"linear attention of {linear} of {layers} layers "
-            "(windows of equal work, its projections in the shared expert)"
-        )
+        done = "windows of equal work, its projections in the shared expert"
+        self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")

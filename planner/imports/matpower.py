@@ -231,7 +231,6 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 
 
 def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
-    """Return the place of each bus, by the table or the one for all others. InputError: a bus has neither."""
     places: dict[str, Place] = {}
     if options.positions is not None:  # rows of other buses are of no use here, and do no harm
         table = grid_tables.read_table(options.positions)

@@ -248,9 +248,8 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
     overlaps: dict[Overlap, bool] = {key: values.on(flag) for key, flag in OVERLAP_FLAGS.items() if values.states(flag)}
     if values.states("overlap-p2p-comm"):
-        overlaps["sends"] = values.on("overlap-p2p-comm") or (
-            values.complete and not values.on("no-overlap-p2p-communication")
-        )
+        unless_off = values.complete and not values.on("no-overlap-p2p-communication")
+        overlaps["sends"] = values.on("overlap-p2p-comm") or unless_off
     if values.states("cp-comm-type"):
         overlaps["context"] = values.choice("cp-comm-type", CONTEXT_EXCHANGES, "p2p") == "p2p"
     found: dict[str, Any] = {name: values.on(flag) for name, flag in FUSED_FLAGS.items() if values.states(flag)}
@@ -286,7 +285,6 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
 
 
 def _graphs(values: "RunValues") -> Graphs:
-    """Return the extent of CUDA graphs: none, whole iterations, or layers without routed experts."""
     scope = {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
     impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
     if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
@@ -342,7 +340,6 @@ class RunValues:
         return str(value)
 
     def _wrong(self, name: str, value: Any, ought: str, remedy: str) -> InputError:
-        """Return the error of a value: file, line of a script, key, value, why it is not known, and the remedy."""
         line, is_ = "", "has no value" if value is True and self.script else f"is {value!r}"
         if self.script is not None:
             line = f"line {self.script.line_of(self.key(name), value)}: "
@@ -408,10 +405,8 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
     chunks = [chunk.count("t") for chunk in plain.split("|")]
     if len(chunks) % stages:
         raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
-    return {
-        "virtual_stages": len(chunks) // stages,
-        "layers_per_stage": [sum(chunks[stage::stages]) for stage in range(stages)],
-    }
+    layers = [sum(chunks[stage::stages]) for stage in range(stages)]
+    return {"virtual_stages": len(chunks) // stages, "layers_per_stage": layers}
 
 
 def _recompute(values: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:

@@ -72,7 +72,6 @@ def _headroom(authority: DraftAuthority, installed_mw: float, options: GridOptio
 
 
 def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
-    """Read the user's table: a row for each authority, with empty cells for figures left to options and files."""
     table = read_table(path)
     key = table.need("authority", "id")
     if table.find(*COLUMNS[:3]) is None:
@@ -137,7 +136,6 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
 
 
 def _nodes(drafts: tuple[PowerNode, ...], options: GridOptions) -> Iterator[PowerNode]:
-    """Yield the nodes; where `options` limits the candidates for sites, they are those with most generation."""
     ranked = sorted(drafts, key=lambda node: (-node.generation_mw, node.id))
     candidates = {node.id for node in ranked[: options.sites]}
     for node in drafts:

@@ -131,7 +131,6 @@ def written_like(
 def _change_keys(
     recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
-    """Write what the layout decides of the changed keys, in the words that the file has for it."""
     keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
@@ -195,7 +194,6 @@ def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText
 
 
 def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
-    """Return a flag's value in the words that the file has: for selective recompute and for virtual stages."""
     if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
         return "selective" if key == GRANULARITY else None
     if VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
@@ -222,7 +220,6 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
 
 
 def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: Placement | None) -> None:
-    """Write nodes, GPUs of a node and, of a placement, the hosts, wherever the file states them."""
     nodes = run.nodes if placed is None else len(placed.nodes)
     each = run.node_gpus if placed is None else placed_job.gpus_of_node(placed)
     if isinstance(recipe, TableText):

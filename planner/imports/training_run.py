@@ -1,6 +1,5 @@
 """Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
 
-import itertools
 import math
 import re
 import tomllib
@@ -64,10 +63,8 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         "--{}",
     )
     readings = run.items, launcher, doubtful
-    items = {
-        group: tuple(itertools.chain(*(getattr(own, group) for own in readings))) for group in ReadItems.model_fields
-    }
-    return replace(run, items=ReadItems(**items))
+    joined = {group: sum((getattr(own, group) for own in readings), ()) for group in ReadItems.model_fields}
+    return replace(run, items=ReadItems(**joined))
 
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -309,10 +306,8 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
         problems.append(f"{both}; make them the same")
     compute = instance.workload.precision.compute
     if run.compute not in (None, compute):
-        problems.append(
-            f"products run in {run.compute}, workload.precision.compute is {compute}; "
-            f"give --set workload.precision={run.compute}"
-        )
+        both = f"products run in {run.compute}, workload.precision.compute is {compute}"
+        problems.append(f"{both}; give --set workload.precision={run.compute}")
     for key, value in run.model.items():
         if not isinstance(model, Model):
             break

@@ -51,7 +51,6 @@ class PowerNode(Sourced):
 
 
 def _not_zero(value: float) -> float:
-    """Refuse a circuit that would hold its ends at one angle."""
     if value == 0:
         raise ValueError("must not be 0; merge the nodes that it joins, or give the circuit a small reactance")
     return value

@@ -85,7 +85,6 @@ def validated(
 
 
 def _holds(path: str, inner: str) -> bool:
-    """Return whether a place is another, or lies inside it."""
     return inner == path or inner.startswith((f"{path}.", f"{path}["))
 
 
@@ -216,7 +215,6 @@ def _inside(schema: Schema, part: int | str) -> list[Schema]:
 
 
 def _plainest(schema: Schema, root: Schema) -> Any:
-    """Return the plainest value of a schema: an object where it may be one, the least number that it allows."""
     forms = sorted(_forms(schema, root), key=lambda form: form.get("type") != "object")
     form, kind = forms[0], forms[0].get("type")
     if "const" in form or "enum" in form:

@@ -337,7 +337,6 @@ def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
 
 
 def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collection[str]) -> Iterator[str]:
-    """Return scenarios of more weight than one, without a name of their own, or of places that do not exist."""
     total = sum(scenario.weight for scenario in grid.scenarios)
     if total > 1 + WEIGHT_TOLERANCE:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"

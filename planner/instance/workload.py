@@ -474,7 +474,6 @@ class Software(Sourced):
 
     @model_validator(mode="after")
     def _under_pipelines(self) -> Self:
-        """Refuse ZeRO stages under pipelines that there are not without, and interleaving without pipelines."""
         more = sorted(set(self.pipelined_zero_stages or ()) - set(self.zero_stages))
         if more:
             raise ValueError(f"pipelined_zero_stages must be among zero_stages ({more[0]} is not); add it there")

@@ -75,9 +75,8 @@ def read_plan(path: Path) -> "Plan":
         remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`; {alone}"
         raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
     if path.suffix.lower() in (".jsonl", ".ndjson", ".csv", ".parquet"):
-        raise InputError(
-            f"{path}: has rows, where a plan (JSON) is due; `planner sweep --plans` and `frontier --plans` write these"
-        )
+        remedy = "`planner sweep --plans` and `frontier --plans` write these"
+        raise InputError(f"{path}: has rows, where a plan (JSON) is due; {remedy}")
     return plan_of(read_json(path), str(path))
 
 

@@ -15,7 +15,7 @@ from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import LAYOUT, instance_with, small
 
-from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
+from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
 from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS
@@ -74,7 +74,7 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 
 def test_the_formats_that_commands_name_are_those_that_are_written() -> None:
     """Help and error messages list every format that has a writer, and no other."""
-    assert tuple(WRITERS) == PLACEMENT_FORMATS
+    assert tuple(WRITERS) == PLACED_FORMATS
     assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 

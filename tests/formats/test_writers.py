@@ -15,7 +15,7 @@ from cluster_cases import placed_on
 from each_case import each
 
 import planner
-from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
+from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
 from planner.formats.placed_job import hints, read_placement, sbatch_arguments, srun_line
@@ -217,7 +217,7 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
 
 
 def test_the_command_offers_the_formats_that_are_written() -> None:
-    assert tuple(WRITERS) == PLACEMENT_FORMATS
+    assert tuple(WRITERS) == PLACED_FORMATS
     assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 
