@@ -264,6 +264,8 @@ HOST_GPUS = 8  # that one host starts at most: boards of NVL72 racks have 4, HGX
 EXCHANGES = ("tensor", "context", "expert", "data")  # kept within leaves; without bytes in this order
 AXES = (*EXCHANGES, "pipeline")
 AXIS_ALIASES = {"dp": "data", "pp": "pipeline", "tp": "tensor", "cp": "context", "ep": "expert"}
+EXAMPLE = "such as pipeline=4,data=12"
+MEMBER = ""
 
 
 class GroupKind(Frozen):
@@ -444,9 +446,6 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
     return validated(Job, {**node, "groups": kinds}, where)
 
 
-EXAMPLE = "such as pipeline=4,data=12"
-
-
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
@@ -471,9 +470,6 @@ def mesh_job(
         raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
     data: dict[str, Any] = {"name": name, "mesh": axes, "nodes_per_member": each}
     return read_job(data if gpus_per_node is None else data | {"gpus_per_node": gpus_per_node})
-
-
-MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Names of the formats of `planner.formats.topology_files`, here too so that a command's help loads no writer.
 PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
+SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
 TopologyFile = Annotated[Path, Option("--topology", help="Topology file.")]
 NodeStates = Annotated[Path | None, Option("--state", help="File of node states; only idle nodes are used.")]
 TimeLimit = Annotated[float | None, Option(help="Seconds for the proof, 10 unless given.")]
@@ -185,9 +186,6 @@ def placement_summary(placement: "Placement") -> str:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
     size = f"{counted(len(placement.nodes), 'node')}, {counted(len(placement.groups), 'group')}"
     return f"{placement.job}: {size}; {levels}; {placement.certificate.status}"
-
-
-SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
 
 
 def topology(

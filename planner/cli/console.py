@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.solvers.progress import Event
 
+PATIENCE = 2.0  # seconds before a command shows anything
+REFRESH = 0.2  # seconds between pictures of the line
+HEARTBEAT = 10.0  # seconds after which the log says again where the command is
+BAR = 16  # columns
+WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
+NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
+SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
+
 
 class ExitCode(IntEnum):
     """Exit statuses of all commands."""
@@ -189,12 +197,6 @@ class PinnedInstance(AskedInstance):
     """The instance that a command is asked about, some of its decisions fixed."""
 
     pin: Pins = None
-
-
-PATIENCE = 2.0  # seconds before a command shows anything
-REFRESH = 0.2  # seconds between pictures of the line
-HEARTBEAT = 10.0  # seconds after which the log says again where the command is
-BAR = 16  # columns
 
 
 class Watch:
@@ -379,9 +381,6 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     return bounded(run, spelled)
 
 
-WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
-
-
 def _keep_what_is_read(options: Mapping[str, Any]) -> None:
     given = (value for name, value in options.items() if name not in WRITTEN)
     read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
@@ -392,10 +391,6 @@ def _keep_what_is_read(options: Mapping[str, Any]) -> None:
             same = isinstance(other, Path) and other.is_file() and other.samefile(path)
         if same:
             raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
-
-
-NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
-SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
 def number_due(error: BadParameter) -> str | None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
+FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
+USEFUL = ("gemm", "attention")  # parts of a step that train the model
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
     "each one is an axis."
@@ -195,10 +197,6 @@ def plot(
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
     picture = drawn(points, request, "png" if form == "png" else "svg")
     write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
-
-
-FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
-USEFUL = ("gemm", "attention")  # parts of a step that train the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from planner.units import counted, ratio
 
 TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no switch is in a pod
 MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
+MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 
 def edges(built: BuiltFabric) -> int:
@@ -131,9 +132,6 @@ def _topology(built: BuiltFabric) -> Topology:
     root = "super-spine" if built.design.zones else "core"
     rows = list(site_rows(built.site, built.fabric, built.design.racks, root))
     return tree(built.site, rows if built.design.domains > 1 else rows[:1])  # one leaf has no switch above it
-
-
-MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,20 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
 from planner.units import counted
 
+NONE_REACHES = "none reaches"
+CABLE_HEADER = "from,from_port,to,to_port,length_m,medium,lane,label\n"
+BILL_HEADER = ("part", "where", "count", "metres", "usd")
+CENT = 0.01
+ROUNDING = 1e-9  # relative: of sums in another order
+# Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
+OWN = ("from", "from_port", "to", "to_port")
+NETBOX = (
+    ("side_a_device", "side_a_name", "side_b_device", "side_b_name"),
+    ("device a", "termination a", "device b", "termination b"),
+)
+PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
+Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
+
 
 @dataclass(frozen=True)
 class BuiltFabric:
@@ -116,10 +130,6 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)
 
 
-NONE_REACHES = "none reaches"
-CABLE_HEADER = "from,from_port,to,to_port,length_m,medium,lane,label\n"
-
-
 @dataclass(frozen=True, slots=True)
 class LabelledCable:
     """A cable by name: both ends with their ports, its length and medium, the lane of the NICs that it serves."""
@@ -171,11 +181,6 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
         high_ports = [str(port) if split == 1 else f"{port // split}/{port % split}" for port in ports]
         low_ports = map(str, cables.low_port.tolist())
         yield cables.low_tier, map(LabelledCable, low, low_ports, high, high_ports, metres.tolist(), by_name, lanes)
-
-
-BILL_HEADER = ("part", "where", "count", "metres", "usd")
-CENT = 0.01
-ROUNDING = 1e-9  # relative: of sums in another order
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,17 +413,6 @@ def _zipped(files: Files) -> bytes:
                 for piece in pieces():
                     file.write(piece.encode())
     return content.getvalue()
-
-
-# Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
-OWN = ("from", "from_port", "to", "to_port")
-NETBOX = (
-    ("side_a_device", "side_a_name", "side_b_device", "side_b_name"),
-    ("device a", "termination a", "device b", "termination b"),
-)
-PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
-
-Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,28 @@ from planner.plan.plan_sections import LayoutPlan
 
 BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
+# Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
+_CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
+CHOICES = {
+    "megatron": _CHOICES | {"recomputed_layers_per_stage"},
+    "nemo": _CHOICES | {"recomputed_layers_per_stage"},
+    "torchtitan": _CHOICES,
+    "deepspeed": {"pipeline_parallel", "zero_stage"},
+}
+STACKS = {
+    "megatron": "megatron-core",
+    "nemo": "megatron-bridge",
+    "torchtitan": "torchtitan",
+    "deepspeed": "megatron-deepspeed",
+}
+RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
+# Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
+Flags = dict[str, object]
+_DISPATCHERS: dict[Dispatcher, Flags] = {
+    "all_to_all": {"moe-token-dispatcher-type": "alltoall"},
+    "deep_ep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
+    "hybrid_ep": {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": "hybridep"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +140,6 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
     )
 
 
-# Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
-_CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
-CHOICES = {
-    "megatron": _CHOICES | {"recomputed_layers_per_stage"},
-    "nemo": _CHOICES | {"recomputed_layers_per_stage"},
-    "torchtitan": _CHOICES,
-    "deepspeed": {"pipeline_parallel", "zero_stage"},
-}
-STACKS = {
-    "megatron": "megatron-core",
-    "nemo": "megatron-bridge",
-    "torchtitan": "torchtitan",
-    "deepspeed": "megatron-deepspeed",
-}
-RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
-
-
 def require(run: LaunchRun, framework: str) -> None:
     """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
     layout = run.layout
@@ -226,10 +231,6 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
-
-
-# Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
-Flags = dict[str, object]
 
 
 def _megatron_script(run: LaunchRun) -> str:
@@ -370,13 +371,6 @@ def _parallel(run: LaunchRun) -> Flags:
 def loss_implementation(software: Software) -> str:
     """Return the fused loss of Megatron that keeps no more of a logit than the plan counts, native where it may."""
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
-
-
-_DISPATCHERS: dict[Dispatcher, Flags] = {
-    "all_to_all": {"moe-token-dispatcher-type": "alltoall"},
-    "deep_ep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
-    "hybrid_ep": {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": "hybridep"},
-}
 
 
 def _switches(run: LaunchRun, software: Software) -> Flags:

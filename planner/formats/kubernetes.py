@@ -13,6 +13,27 @@ from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
 DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")
+TIER = "fabric.topograph.run/tier-{}"
+# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
+# topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
+FAMILIES: tuple[tuple[str, ...], ...] = (
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("block", "spine", "datacenter")),
+    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
+    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
+    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+    ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+)
+_TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
+QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
+HOSTNAME = "kubernetes.io/hostname"
+JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
+_NAME_RULE = "small letters, digits, - and . alone"
+API = "kueue.x-k8s.io/v1beta2"
+TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"
 
 
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
@@ -37,20 +58,6 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
         domain = next((text for text in domains if isinstance(text, str) and text), None)
         rows.append(Layered(where, name, tuple(layers), domain))
     return from_layers(source, rows)
-
-
-TIER = "fabric.topograph.run/tier-{}"
-# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
-# topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
-FAMILIES: tuple[tuple[str, ...], ...] = (
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("block", "spine", "datacenter")),
-    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
-    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-    ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
-)
-_TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
@@ -119,15 +126,6 @@ def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     return value or {}
 
 
-QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
-HOSTNAME = "kubernetes.io/hostname"
-JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
-_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
-_NAME_RULE = "small letters, digits, - and . alone"
-
-
 def _documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
@@ -158,9 +156,6 @@ def pod(gpus: int) -> dict[str, Any]:
     limits = {"nvidia.com/gpu": gpus}
     container = {"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}
     return {"restartPolicy": "Never", "containers": [container]}
-
-
-API = "kueue.x-k8s.io/v1beta2"
 
 
 def kueue_job(placed: Placement) -> str:
@@ -232,9 +227,6 @@ def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
 def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
     spec = {"levels": [{"nodeLabel": key} for key in levels]}
     return {"apiVersion": API, "kind": "Topology", "metadata": {"name": name}, "spec": spec}
-
-
-TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"
 
 
 def volcano_hypernodes(topology: Topology) -> str:

@@ -14,14 +14,16 @@ from planner.files import read_json
 from planner.formats.topology_rows import leaf_of
 from planner.instance.read import complaints
 
+# Keys that a placement in JSON states for schedulers in addition to its own fields.
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
+MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
+PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
+_NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+
 
 def gpus_of_node(placed: Placement) -> int:
     """Return the ranks that fill a node before the next, one a GPU: 8 where the placement does not state them."""
     return placed.gpus_per_node or HOST_GPUS
-
-
-# Keys that a placement in JSON states for schedulers in addition to its own fields.
-SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 
 
 def read_placement(running: Path) -> Placement:
@@ -42,9 +44,6 @@ def read_placement(running: Path) -> Placement:
     if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
         raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
     return placed
-
-
-MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
 
 
 def hostfile(placed: Placement, topology: Topology | None = None) -> str:
@@ -134,10 +133,6 @@ def rankfile(placed: Placement) -> str:
     """Return a rankfile: each rank's node, and its slot on it."""
     slots = ((node, slot) for node in placed.nodes for slot in range(gpus_of_node(placed)))
     return "".join(f"rank {rank}={node} slot={slot}\n" for rank, (node, slot) in enumerate(slots))
-
-
-PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
-_NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def torchrun(placed: Placement) -> str:

@@ -72,6 +72,11 @@ _LONGEST = 1_000_000  # characters of a script, and of a value once its variable
 _DEEPEST = 5  # variables in the defaults of variables
 NOWHERE = -1
 _CONTINUED = re.compile(r"\\\r?\n")
+_PARTS = re.compile(rf"'[^']*'|\"[^\"]*\"|(?:{_COMPUTED.pattern}|[^\s\\])(?:{_COMPUTED.pattern}|\S)*|\\\S+")
+NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")
+PER_NODE = ("GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU")
+_REST = re.compile(r"[ \t]*(\\?)[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)  # behind an item that ends its line
+_BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before an item
 
 
 class LocatedText(str):
@@ -241,9 +246,6 @@ def read_script(text: str, where: str) -> Script:
     return script
 
 
-_PARTS = re.compile(rf"'[^']*'|\"[^\"]*\"|(?:{_COMPUTED.pattern}|[^\s\\])(?:{_COMPUTED.pattern}|\S)*|\\\S+")
-
-
 def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     """Return the words of a text in quotes that has flags or overrides, or none."""
     if not re.search(r"\s", value):
@@ -411,10 +413,6 @@ def typed(text: str | None) -> Any:
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 
 
-NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")
-PER_NODE = ("GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU")
-
-
 @dataclass(frozen=True, slots=True)
 class Started:
     """How many nodes a script starts with how many GPUs, and every statement of it by its name in the file."""
@@ -454,10 +452,6 @@ def started(script: Script) -> Started:
         elif int(text) == _first(nodes) * _first(each):
             total[name] = text
     return Started(nodes, each, total)
-
-
-_REST = re.compile(r"[ \t]*(\\?)[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)  # behind an item that ends its line
-_BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before an item
 
 
 @dataclass(slots=True)

@@ -25,6 +25,8 @@ KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockS
 _PRINTED = ("Level", "AggregatedBlock", "BlockIndex", "BlockSize")  # by scontrol alone
 _SPELLING = {key.lower(): key for key in (*KEYWORDS, *_PRINTED)}
 _PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
+TREE, BLOCKS = "fabric", "blocks"
+_KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 Pairs = dict[str, str]
 
@@ -150,10 +152,6 @@ def write_conf(topology: Topology) -> str:
             own = f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
             lines.append(f"SwitchName={box.name} {own}")
     return "".join(f"{line}\n" for line in lines)
-
-
-TREE, BLOCKS = "fabric", "blocks"
-_KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:

@@ -13,6 +13,9 @@ from planner.errors import InputError, hint
 
 MAX_NAMES_OF_FILE = MAX_NAMES
 SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
+# What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
+_UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
+ROOT = "root"
 
 
 class Hostlists:
@@ -88,10 +91,6 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
             at = parents[at]
         chains[leaf.name] = tuple(chain)
     return chains
-
-
-# What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
-_UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +221,6 @@ def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
         sound.update(path, [at])
     if not rows:
         yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"
-
-
-ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,16 @@ _SAFE = re.compile(
 )
 _DEEPEST = 50
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
+YAML = (".yaml", ".yml")
+# Plain scalars that are no text: those of JSON, and the writings of them that people use (YAML 1.2, core schema).
+_WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
+    word: value for value, words in ((True, "true True TRUE"), (False, "false False FALSE")) for word in words.split()
+}
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
+_KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
+MOST_REPORTED = 160  # characters of the description of a change
+WRITE_IT = "write the figure there yourself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +129,6 @@ def scalar(value: Any) -> str:
     return value if isinstance(value, str) and _SAFE.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 
-YAML = (".yaml", ".yml")
-# Plain scalars that are no text: those of JSON, and the writings of them that people use (YAML 1.2, core schema).
-_WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
-    word: value for value, words in ((True, "true True TRUE"), (False, "false False FALSE")) for word in words.split()
-}
-_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-
-
 def read_yaml_data(text: str, where: str) -> Any:
     """Return the data of a YAML document, scalars as in JSON or quoted texts; 1_000 and 3e9 are numbers, yes a text."""
     return _data(parse(text, where), where)
@@ -163,13 +165,6 @@ def read_data(path: Path) -> Any:
         if re.search(r"^\s*(#|//)", text, re.MULTILINE):
             raise InputError(f"{error}; JSON has no comments: name the file .yaml, which has") from None
         raise
-
-
-_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
-_KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
-
-MOST_REPORTED = 160  # characters of the description of a change
-WRITE_IT = "write the figure there yourself"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,22 @@ from planner.instance.grid import PowerNode
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
 
+Vectors = NDArray[np.float64]
+CORRECT_OR_REMOVE = "correct it, or remove the row"
+# Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
+ID = ("eia_plant_id", "plant_id", "Plant Code")
+NAME = ("name", "plant_name", "Plant Name")
+STATE = ("state", "State")
+LATITUDE = ("lat", "latitude", "Latitude")
+LONGITUDE = ("lon", "lng", "longitude", "Longitude")
+CAPACITY = ("capacity_mw", "nameplate_mw", "Nameplate Capacity (MW)")
+AUTHORITY = ("ba", "balancing_authority", "Balancing Authority Code")
+REGION = ("nerc", "nerc_region", "NERC Region")
+# NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
+AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
+AC = "AC"
+SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftBranch:
@@ -79,9 +95,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,}" for count, what in figures if count)
 
 
-Vectors = NDArray[np.float64]
-
-
 def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
     """Return points as unit vectors, one a row; angles in degrees."""
     lat, lon = np.radians(latitude), np.radians(longitude)
@@ -97,9 +110,6 @@ def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
 def nearest(points: Vectors, centre: Vectors) -> int:
     """Return the index of the point nearest to `centre`; the first of equals."""
     return int(_chord2(points, centre).argmin())
-
-
-CORRECT_OR_REMOVE = "correct it, or remove the row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +206,6 @@ def read_table(path: Path) -> CsvTable:
     return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
 
-# Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
-ID = ("eia_plant_id", "plant_id", "Plant Code")
-NAME = ("name", "plant_name", "Plant Name")
-STATE = ("state", "State")
-LATITUDE = ("lat", "latitude", "Latitude")
-LONGITUDE = ("lon", "lng", "longitude", "Longitude")
-CAPACITY = ("capacity_mw", "nameplate_mw", "Nameplate Capacity (MW)")
-AUTHORITY = ("ba", "balancing_authority", "Balancing Authority Code")
-REGION = ("nerc", "nerc_region", "NERC Region")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
     """A power plant; an authority of "" is one that the list does not name."""
@@ -256,10 +255,6 @@ def read_peaks(table: CsvTable) -> dict[str, float]:
     key, peak = table.need("ba", "authority"), table.need("peak_mw", "peak_mw_clean_2023_24")
     rows = by_name(table.rows, key, "authority")
     return {name: mw for name, row in rows.items() if (mw := row.number(peak, low=0)) > 0}
-
-
-# NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
-AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 
 
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
@@ -330,10 +325,6 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
             largest_unit_mw=max(units, default=None),
             note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in plants[:3]) + rest,
         )
-
-
-AC = "AC"
-SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
 
 
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:

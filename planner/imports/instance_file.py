@@ -15,6 +15,18 @@ from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind
 
 SHIPPED_IN_WHEEL = "shipped"  # the folder of the package that the wheel has instances/ in
+TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
+DEFAULT_BUDGET_USD = 3e9  # of a plan of sites: without a limit, all power there is would be bought
+SITE_MW = 300.0  # of each place below, an example
+RACKS = 64  # of one cluster, an example
+# Places where large campuses are connected; the figures of power are examples for the user to change.
+PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
+    ("abilene", "ERCOT", "ercot", 32.45, -99.73, 40),
+    ("new-albany", "AEP", "eastern", 40.08, -82.81, 36),
+    ("council-bluffs", "MISO", "eastern", 41.26, -95.86, 34),
+    ("goodyear", "APS", "western", 33.44, -112.36, 42),
+    ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
+)
 
 
 def shipped_folder() -> Path:
@@ -76,20 +88,6 @@ def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     except InputError as error:
         raise InputError(f"{where}: workload.model: {error}") from None
     workload["model"] = model.model_dump(mode="json", exclude_none=True)
-
-
-TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
-DEFAULT_BUDGET_USD = 3e9  # of a plan of sites: without a limit, all power there is would be bought
-SITE_MW = 300.0  # of each place below, an example
-RACKS = 64  # of one cluster, an example
-# Places where large campuses are connected; the figures of power are examples for the user to change.
-PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
-    ("abilene", "ERCOT", "ercot", 32.45, -99.73, 40),
-    ("new-albany", "AEP", "eastern", 40.08, -82.81, 36),
-    ("council-bluffs", "MISO", "eastern", 41.26, -95.86, 34),
-    ("goodyear", "APS", "western", 33.44, -112.36, 42),
-    ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
-)
 
 
 class FabricParts(NamedTuple):

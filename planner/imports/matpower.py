@@ -24,9 +24,12 @@ _OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
 _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
 _TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
 _CHANGES = re.compile(rf"^\s*(?:{_TABLE}\([^=]*\)\s*=(?!=)|{_TABLE}=|mpc\s*=(?!\s*struct\b))")
-
-
 BUSES = ("BUS_I", "GEN_BUS", "F_BUS", "T_BUS")  # columns of numbers of buses
+_UNCOMMENTED = re.compile(r"(?:'[^']*(?:'|$)|[^%#'])*")  # of a line; a % or # between quotes is text
+ISOLATED = 4  # BUS_TYPE of a bus out of service
+BASE_MVA = 100.0  # base of reactances in an instance
+NO_REACTANCE = "branches of no reactance written without reactance_pu"
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,6 @@ def _read_case(path: Path) -> Case:
         raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
     rows = {name: tuple(_matrix_rows(file, name, tables[name])) for name in COLUMNS}
     return Case(file, base, rows, len(tables.get("dcline", ())))
-
-
-_UNCOMMENTED = re.compile(r"(?:'[^']*(?:'|$)|[^%#'])*")  # of a line; a % or # between quotes is text
 
 
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
@@ -134,13 +134,6 @@ def _matrix_value(file: str, line: int, what: str, word: str) -> float:
     except ValueError:
         problem = f"must be a number (is {word!r})"
         raise InputError(f"{file}: line {line}, {what}: {problem}; write the value itself, not an expression") from None
-
-
-ISOLATED = 4  # BUS_TYPE of a bus out of service
-BASE_MVA = 100.0  # base of reactances in an instance
-
-NO_REACTANCE = "branches of no reactance written without reactance_pu"
-Place = tuple[float, float]
 
 
 def read_matpower(path: Path, options: GridOptions) -> Draft:

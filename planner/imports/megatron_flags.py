@@ -117,34 +117,6 @@ AS_TAKEN = {
     "distributed-backend": ("nccl",),
     "attention-backend": ("auto", "flash", "fused"),
 }
-
-
-def megatron_effect(flag: str, value: Any) -> str | None:
-    """Return the effect of a flag that no figure follows: NO_EFFECT, words on it, or None where it is not known."""
-    name = flag.replace("_", "-")
-    if name == "recompute-modules":
-        other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
-        return f"no figures for {', '.join(other)}" if other else NO_EFFECT
-    if value in AS_TAKEN.get(name, ()):
-        return NO_EFFECT
-    if name in EFFECTS:
-        return EFFECTS[name]
-    return NO_EFFECT if _WITHOUT.fullmatch(name) else None
-
-
-def _module_names(value: Any) -> list[str]:
-    text = " ".join(value) if isinstance(value, (list, tuple)) else "" if value is True else str(value or "")
-    return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
-
-
-def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
-    """Return the modules of a run's selective recompute that have figures here; others are left to be told."""
-    named = set(_module_names(items.get(key)))
-    if named - set(RECOMPUTE_MODULES):
-        items.looked_up.discard(key)
-    return tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
-
-
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 # The keys of a framework that say the degrees of a layout's parallelism.
@@ -182,6 +154,35 @@ MODEL_FLAGS = {
 }
 # A file without any of these is no training run.
 KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
+CONTEXT_EXCHANGES = ("p2p", "a2a", "all_gather", "allgather", "a2a+p2p")  # Transformer Engine's, and one of a help
+GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
+FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
+
+
+def megatron_effect(flag: str, value: Any) -> str | None:
+    """Return the effect of a flag that no figure follows: NO_EFFECT, words on it, or None where it is not known."""
+    name = flag.replace("_", "-")
+    if name == "recompute-modules":
+        other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
+        return f"no figures for {', '.join(other)}" if other else NO_EFFECT
+    if value in AS_TAKEN.get(name, ()):
+        return NO_EFFECT
+    if name in EFFECTS:
+        return EFFECTS[name]
+    return NO_EFFECT if _WITHOUT.fullmatch(name) else None
+
+
+def _module_names(value: Any) -> list[str]:
+    text = " ".join(value) if isinstance(value, (list, tuple)) else "" if value is True else str(value or "")
+    return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
+
+
+def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
+    """Return the modules of a run's selective recompute that have figures here; others are left to be told."""
+    named = set(_module_names(items.get(key)))
+    if named - set(RECOMPUTE_MODULES):
+        items.looked_up.discard(key)
+    return tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +238,6 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         compute=compute,
         switches=_switches(values, narrow=compute == "fp8", selective=layout["recompute"] == "selective"),
     )
-
-
-CONTEXT_EXCHANGES = ("p2p", "a2a", "all_gather", "allgather", "a2a+p2p")  # Transformer Engine's, and one of a help
-GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
-FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 
 
 def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:

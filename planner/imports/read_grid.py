@@ -22,6 +22,32 @@ OPTIONS = {
     "interconnection": "--interconnection",
 }
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
+FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
+# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
+ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+    ("gen", (("GEN UID",), ("Bus ID",))),
+    ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
+    ("branch", (("From Bus",), ("To Bus",))),
+    ("zones", (("zone",), ("interconnect", "planning_group"))),
+    ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
+    ("generators", (grid_tables.ID, ("Generator ID", "generator_id"))),
+    ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
+    ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
+)
+READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
+    "rts-gmlc": matpower.read_rts_gmlc,
+    "reeds": grid_tables.read_reeds,
+    "eia-860": grid_tables.read_eia_860,
+}
+# The table that each format must have, and the further ones that it can use.
+NEEDS = {
+    "rts-gmlc": ("bus", ("branch", "gen")),
+    "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
+    "eia-860": ("plants", ("generators", "peaks")),
+}
+DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
+LEAST_MW = 1e-3
+NAMED = 3
 
 
 def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
@@ -192,32 +218,6 @@ def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[
     return tuple(readings)
 
 
-FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
-
-# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
-ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    ("gen", (("GEN UID",), ("Bus ID",))),
-    ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
-    ("branch", (("From Bus",), ("To Bus",))),
-    ("zones", (("zone",), ("interconnect", "planning_group"))),
-    ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
-    ("generators", (grid_tables.ID, ("Generator ID", "generator_id"))),
-    ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
-    ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
-)
-READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
-    "rts-gmlc": matpower.read_rts_gmlc,
-    "reeds": grid_tables.read_reeds,
-    "eia-860": grid_tables.read_eia_860,
-}
-# The table that each format must have, and the further ones that it can use.
-NEEDS = {
-    "rts-gmlc": ("bus", ("branch", "gen")),
-    "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
-    "eia-860": ("plants", ("generators", "peaks")),
-}
-
-
 def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
     """Read files of one format into a grid."""
     if kind not in FORMATS:
@@ -316,11 +316,6 @@ def text(data: Any, depth: int = 0) -> str:
     else:
         written = line
     return written if depth else written + "\n"
-
-
-DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
-LEAST_MW = 1e-3
-NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,66 @@ from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 from planner.plan.plan_sections import STAGE_DEGREES
 
+# A comment of a YAML file that starts it by torchrun, which states its GPUs.
+STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
+BRIDGE_TABLES = ("model.", "train.", "ddp.")
+TITAN_TABLES = re.compile(
+    r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
+    r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
+)
+# Flags of the launchers of recipes, which change neither time nor memory.
+LAUNCHER = re.compile(
+    r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
+    r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
+)
+# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
+TITAN_WITHOUT = re.compile(
+    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
+    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
+    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
+    r"parallelism\.pipeline_parallel_schedule"
+)
+DEEPSPEED_WITHOUT = re.compile(
+    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
+    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
+    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
+    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
+)
+NEMO_WITHOUT = re.compile(
+    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
+    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
+)
+# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others are
+# the flag's name in the table `model`.
+NEMO_NAMES = {
+    "num-experts": "model.num_moe_experts",
+    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
+    "decoder-first-pipeline-num-layers": "model.num_layers_in_first_pipeline_stage",
+    "decoder-last-pipeline-num-layers": "model.num_layers_in_last_pipeline_stage",
+    "micro-batch-size": "train.micro_batch_size model.micro_batch_size",
+    "global-batch-size": "train.global_batch_size model.global_batch_size",
+    "seq-length": "model.seq_length model.encoder_seq_length",
+    "recompute-granularity": "model.recompute_granularity model.activations_checkpoint_granularity",
+    "use-distributed-optimizer": "ddp.use_distributed_optimizer",
+    "use-megatron-fsdp": "ddp.use_megatron_fsdp",
+    "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
+    "use-tp-pp-dp-mapping": "dist.use_tp_pp_dp_mapping",
+    "overlap-grad-reduce": "ddp.overlap_grad_reduce comm_overlap.overlap_grad_reduce",
+    "overlap-param-gather": "ddp.overlap_param_gather comm_overlap.overlap_param_gather",
+    "tp-comm-overlap": "comm_overlap.tp_comm_overlap model.tp_comm_overlap",
+    "overlap-moe-expert-parallel-comm": """comm_overlap.overlap_moe_expert_parallel_comm
+        model.overlap_moe_expert_parallel_comm""",
+    "overlap-p2p-comm": "comm_overlap.overlap_p2p_comm model.overlap_p2p_comm",
+    "fp8-recipe": "model.fp8_recipe mixed_precision.fp8_recipe",
+    "fp8-param-gather": "ddp.fp8_param_gather mixed_precision.fp8_param_gather",
+}
+EXPERT_TENSOR = {  # flag or key of each framework for the ranks over which an expert is divided
+    "megatron": "--expert-tensor-parallel-size",
+    "nemo": "model.expert_tensor_parallel_size",
+    "torchtitan": "parallelism.expert_tensor_parallel_degree",
+}
+WHOLE_EXPERTS = "the step time is known of experts that are whole on their GPU"
+
 
 def read_run(path: Path) -> OwnRun:
     """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else a shell or Slurm script."""
@@ -67,20 +127,6 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     return replace(run, items=ReadItems(**joined))
 
 
-# A comment of a YAML file that starts it by torchrun, which states its GPUs.
-STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
-BRIDGE_TABLES = ("model.", "train.", "ddp.")
-TITAN_TABLES = re.compile(
-    r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
-    r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
-)
-# Flags of the launchers of recipes, which change neither time nor memory.
-LAUNCHER = re.compile(
-    r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
-    r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
-)
-
-
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted path, value) of each value in nested mappings that is no mapping."""
     if isinstance(data, dict):
@@ -88,25 +134,6 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{path}.{key}" if path else str(key))
     elif path:
         yield path, data
-
-
-# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
-TITAN_WITHOUT = re.compile(
-    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
-    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
-    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
-    r"parallelism\.pipeline_parallel_schedule"
-)
-DEEPSPEED_WITHOUT = re.compile(
-    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
-    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
-    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
-    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
-)
-NEMO_WITHOUT = re.compile(
-    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
-    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
-)
 
 
 def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> ReadItems:
@@ -171,32 +198,6 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     )
 
 
-# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others are
-# the flag's name in the table `model`.
-NEMO_NAMES = {
-    "num-experts": "model.num_moe_experts",
-    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
-    "decoder-first-pipeline-num-layers": "model.num_layers_in_first_pipeline_stage",
-    "decoder-last-pipeline-num-layers": "model.num_layers_in_last_pipeline_stage",
-    "micro-batch-size": "train.micro_batch_size model.micro_batch_size",
-    "global-batch-size": "train.global_batch_size model.global_batch_size",
-    "seq-length": "model.seq_length model.encoder_seq_length",
-    "recompute-granularity": "model.recompute_granularity model.activations_checkpoint_granularity",
-    "use-distributed-optimizer": "ddp.use_distributed_optimizer",
-    "use-megatron-fsdp": "ddp.use_megatron_fsdp",
-    "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
-    "use-tp-pp-dp-mapping": "dist.use_tp_pp_dp_mapping",
-    "overlap-grad-reduce": "ddp.overlap_grad_reduce comm_overlap.overlap_grad_reduce",
-    "overlap-param-gather": "ddp.overlap_param_gather comm_overlap.overlap_param_gather",
-    "tp-comm-overlap": "comm_overlap.tp_comm_overlap model.tp_comm_overlap",
-    "overlap-moe-expert-parallel-comm": """comm_overlap.overlap_moe_expert_parallel_comm
-        model.overlap_moe_expert_parallel_comm""",
-    "overlap-p2p-comm": "comm_overlap.overlap_p2p_comm model.overlap_p2p_comm",
-    "fp8-recipe": "model.fp8_recipe mixed_precision.fp8_recipe",
-    "fp8-param-gather": "ddp.fp8_param_gather mixed_precision.fp8_param_gather",
-}
-
-
 def nemo_names(flag: str) -> tuple[str, ...]:
     """Return the keys of NeMo that correspond to a flag of Megatron."""
     return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
@@ -250,14 +251,6 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
     own = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}.get(run.framework, "megatron|nemo")
     if rules_of(name).framework and not re.search(own, name):
         yield f"is a run of {run.framework}, and workload.software is {name}: set that to what it runs on"
-
-
-EXPERT_TENSOR = {  # flag or key of each framework for the ranks over which an expert is divided
-    "megatron": "--expert-tensor-parallel-size",
-    "nemo": "model.expert_tensor_parallel_size",
-    "torchtitan": "parallelism.expert_tensor_parallel_degree",
-}
-WHOLE_EXPERTS = "the step time is known of experts that are whole on their GPU"
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:

@@ -6,6 +6,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
 
+DAYS_A_MONTH = 365.25 / 12
+Recovery = Literal["restart", "warm-spares", "elastic"]
+CheckpointTarget = Literal["storage", "memory"]
+COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
+
 
 class GemmEfficiency(Sourced):
     """Time of a matrix product: its FLOP at a share of the dense peak, and the HBM traffic that they do not hide."""
@@ -89,9 +94,6 @@ class PoolLink(Sourced):
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
 
 
-DAYS_A_MONTH = 365.25 / 12
-
-
 class HardwareAlternative(Sourced):
     """Another GPU and rack that the plan may buy in place of the hardware's own, all alike."""
 
@@ -152,11 +154,6 @@ class Hardware(Sourced):
             own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
             every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or self.racks))
         return every
-
-
-Recovery = Literal["restart", "warm-spares", "elastic"]
-CheckpointTarget = Literal["storage", "memory"]
-COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
 
 
 class FailingPart(Sourced):

@@ -14,8 +14,6 @@ from planner.instance.network import Network, Wan
 from planner.instance.workload import Workload
 
 ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
-
-
 Goal = Literal["days_to_train", "cost_usd", "total_cost_of_ownership_usd", "loss", "finish_date", "frontier"]
 TOLERANCE = 0.0025  # of the fewest days, unless another is given
 

@@ -10,6 +10,14 @@ from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive
 MAX_TIERS = 4
 # Limits on every fabric, each with its value that limits nothing.
 NETWORK_LIMITS: dict[str, Any] = {"max_oversubscription": None, "survives": None, "max_tiers": MAX_TIERS}
+PartRate = Annotated[
+    Positive | None,
+    Field(
+        description="Rate in Gb/s, which ports of switches without a link_factor must have; absent: as a name begins "
+        "(400G-), or any."
+    ),
+]
+FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Switch(Sourced):
@@ -31,15 +39,6 @@ class Switch(Sourced):
         1.0,
         description="Price and power of a link at a port split `breakout` ways over a whole one's; more if split less.",
     )
-
-
-PartRate = Annotated[
-    Positive | None,
-    Field(
-        description="Rate in Gb/s, which ports of switches without a link_factor must have; absent: as a name begins "
-        "(400G-), or any."
-    ),
-]
 
 
 class Optics(Sourced):
@@ -86,9 +85,6 @@ class Floor(Sourced):
     )
     rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
     spread_m: NonNegative = Field(5.0, description="Added to every cable between two switches [m].")
-
-
-FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Spares(Sourced):

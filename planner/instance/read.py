@@ -23,6 +23,12 @@ NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
 MOST_LINES = 100  # of a message
 ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
+# Placeholders for wrong values, so that the rest of a file can be checked in the same reading.
+Schema = dict[str, Any]
+PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
+NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
+NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
+NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
 @dataclass
@@ -160,11 +166,6 @@ def _model_in(annotation: Any) -> Any:
     return None
 
 
-# Placeholders for wrong values, so that the rest of a file can be checked in the same reading.
-Schema = dict[str, Any]
-PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
-
-
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
     """Return the JSON Schema of a type."""
@@ -228,11 +229,6 @@ def _plainest(schema: Schema, root: Schema) -> Any:
     if "properties" in form:
         return {key: _plainest(form["properties"][key], root) for key in form.get("required", ())}
     return PLAINEST.get(str(kind))
-
-
-NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
-NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
-NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
 class ReadItems(Frozen):

@@ -72,8 +72,11 @@ RACKS_AT = "sites.racks."
 BLOCKS_AT = "placement.blocks."
 FABRIC = "fabric."
 ONE_SITE = "cluster"  # the site of an instance without a grid
-
-
+WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
+MOST_PLACES = 2_000  # nodes that may hold a site
+SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
+ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
+ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 # Short names of the trade; they are read with and without `layout.` before them.
 ALIASES = {
     "tp": "tensor_parallel",
@@ -129,13 +132,6 @@ def pinned_blocks(instance: Instance) -> dict[str, int]:
     """Return the pinned numbers of blocks by site."""
     own = {path: count for path, count in sorted(instance.pins.items()) if path.startswith(BLOCKS_AT)}
     return {path.removeprefix(BLOCKS_AT): count for path, count in own.items()}
-
-
-WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
-MOST_PLACES = 2_000  # nodes that may hold a site
-SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
-ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
-ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 
 
 def network_problems(network: Network | None) -> Iterator[str]:

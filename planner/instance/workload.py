@@ -14,6 +14,26 @@ from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, P
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
 
 LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
+DEFAULT_PRECISION = "bf16"  # of the catalogue
+Zero = Literal[0, 1, 2, 3]
+Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
+Graphs = Literal["none", "part", "whole"]
+Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
+Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
+RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+CORE_ATTENTION: tuple[RecomputeModule, ...] = ("core_attn",)
+RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
+NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
+REPLACED = {  # keys of before, by what says the same now
+    "pipeline_overlap": "sends among overlaps",
+    "data_exposed": "gradients among overlaps",
+    "context_overlap": "context among overlaps",
+    "expert_once_per_domain": "dispatcher: deep_ep",
+    "dispatch_seconds": "all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds",
+}
+# Of these, shares that were hidden, or of gradients shown, by the exchange.
+HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
+DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in get_args(Dispatcher)}
 
 
 @cache
@@ -283,37 +303,11 @@ class Precision(Sourced):
         return self
 
 
-DEFAULT_PRECISION = "bf16"  # of the catalogue
-
-
 class _OrName:
     """Lets the JSON Schema take the name of a catalogue's entry, which is put in its place before the types are."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [handler(schema), {"type": "string"}]}
-
-
-Zero = Literal[0, 1, 2, 3]
-Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
-Graphs = Literal["none", "part", "whole"]
-Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
-Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
-RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
-CORE_ATTENTION: tuple[RecomputeModule, ...] = ("core_attn",)
-RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
-NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
-
-
-REPLACED = {  # keys of before, by what says the same now
-    "pipeline_overlap": "sends among overlaps",
-    "data_exposed": "gradients among overlaps",
-    "context_overlap": "context among overlaps",
-    "expert_once_per_domain": "dispatcher: deep_ep",
-    "dispatch_seconds": "all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds",
-}
-# Of these, shares that were hidden, or of gradients shown, by the exchange.
-HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
-DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in get_args(Dispatcher)}
 
 
 class Software(Sourced):

@@ -9,6 +9,12 @@ from planner.instance.base import Frozen
 from planner.instance.framework_rules import FrameworkRules
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+LimitedBy = Literal["grid", "budget", "owned_racks", "fabric", "layout", "tolerance"]
+ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is named in addition to the fastest
+SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
+EndName = Literal["goal", "capital", "leaf_local", "simplest"]
+Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
+LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Certificate(Frozen):
@@ -35,13 +41,6 @@ class Certificate(Frozen):
         "answered; `confirmed by CP-SAT`, or by a dual bound in exact arithmetic; `on trust`: the solver's word alone.",
     )
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
-
-
-LimitedBy = Literal["grid", "budget", "owned_racks", "fabric", "layout", "tolerance"]
-ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is named in addition to the fastest
-
-
-SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
 
 
 class CheaperPlan(Frozen):
@@ -72,9 +71,6 @@ class FreedLayout(Frozen):
     layers_per_stage: tuple[int, ...] = Field(description="Layers of each stage.")
     recompute: str = Field(description="What runs forward twice, as the layout says it.")
     recomputed_layers_per_stage: tuple[int, ...] = Field(description="Of these, layers that run forward twice.")
-
-
-EndName = Literal["goal", "capital", "leaf_local", "simplest"]
 
 
 class ChoiceEnd(Frozen):
@@ -129,9 +125,6 @@ class ObjectiveValue(Frozen):
     )
 
 
-Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
-
-
 def decision_of(rules: Collection[str]) -> Decision:
     """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
     names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
@@ -166,9 +159,6 @@ class Conflict(Frozen):
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
         return f"Rules in conflict ({self.decision}): {rules}; without any one of them the rest can be met"
-
-
-LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Violation(Frozen):

@@ -224,6 +224,12 @@ Row = Mapping[str, Any]  # figures by dotted name, of `planner.plan.plan.digest`
 FABRIC_SITES, TIERS = "fabric.sites.", ".tiers."
 ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
 LANES = ("sites", "new lines", "GPU", "model", "layout", "memory", "fabric")
+Figure = str | float | int | bool | None
+PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
+FABRIC = (
+    *("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"),
+    *("p2p_seconds", "pipeline_send_slowdown"),
+)
 
 
 def _named(row: Row, front: str, end: str) -> list[tuple[str, Any]]:
@@ -285,14 +291,6 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
             parts = [f"{', '.join(names)} {verb}{'' if len(names) > 1 else 's'}" for names, verb in verbs if names]
             changed["sites"] = " and ".join(parts)
     return changed
-
-
-Figure = str | float | int | bool | None
-PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
-FABRIC = (
-    *("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"),
-    *("p2p_seconds", "pipeline_send_slowdown"),
-)
 
 
 def digest(plan: Plan) -> dict[str, Figure]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["instance", "question", "plan", "job", "placement", "prediction", "schema", "model"]
-
 # A kind, and keys that together no other kind has.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("plan", ("planner_version", "instance")),

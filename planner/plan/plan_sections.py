@@ -81,15 +81,14 @@ STEP_PARTS = {
 }
 MEMORY_PARTS = {"state": "model states", "working": "working buffers"}
 PART_NAMES = MEMORY_PARTS | {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
+STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
+LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
 
 
 def name_of_part(key: str) -> str:
     """Return a part of a step, or of a GPU's memory, in words."""
     return PART_NAMES.get(key, words(key))
-
-
-DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
-STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
 
 
 class LayoutPlan(Frozen):
@@ -450,9 +449,6 @@ class SitesPlan(Frozen):
     def excess_usd(self) -> float:
         """Price of a year of the soft rules that are broken: not billed, and counted where plans are compared."""
         return math.fsum(over.usd_per_year for over in self.excess)
-
-
-LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
 
 
 class ExchangeForm(Frozen):
