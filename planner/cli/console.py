@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
@@ -351,10 +351,7 @@ class ProgressOptions:
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command of options alone, watched, which refuses numbers out of range and to write over what it reads.
-
-    Parameters that are records become the options that these consist of.
-    """
+    """Return a watched command of options, records taken apart; refuse bad numbers and to write over what is read."""
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
         options = [(name, parameter.annotation, parameter.default)]
@@ -370,7 +367,15 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             spelled[option] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
 
     def run(**options: Any) -> None:
-        _keep_what_is_read(options)
+        given = (value for name, value in options.items() if name not in WRITTEN)
+        read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
+        written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
+        for (name, path), other in itertools.product(written, read):
+            same = False
+            with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
+                same = isinstance(other, Path) and other.is_file() and other.samefile(path)
+            if same:
+                raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
             command(**made, **options)
@@ -379,18 +384,6 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return bounded(run, spelled)
-
-
-def _keep_what_is_read(options: Mapping[str, Any]) -> None:
-    given = (value for name, value in options.items() if name not in WRITTEN)
-    read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
-    written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
-    for (name, path), other in itertools.product(written, read):
-        same = False
-        with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
-            same = isinstance(other, Path) and other.is_file() and other.samefile(path)
-        if same:
-            raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
 
 
 def number_due(error: BadParameter) -> str | None:

@@ -148,7 +148,6 @@ def export(
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
 
-    by_ending = fabric_graph.failure_domains_json if output.suffix == ".json" else fabric_graph.failure_domains_csv
     given = read_plan(plan)
     writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": fabric_parts.cable_list,
@@ -158,7 +157,7 @@ def export(
         "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
         "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-        "failure-domains": partial(by_ending, given),
+        "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
     }
     with console.requiring_sound(given, plan):
         wired = fabric_parts.built_fabric(given, site)

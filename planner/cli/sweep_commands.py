@@ -264,10 +264,7 @@ def limits(
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:
-    """Return the compute from which utilisation stays under 80 % of its best, or None.
-
-    It is interpolated in its logarithm between two points.
-    """
+    """Return the FLOP from which utilisation stays under 80 % of its best, interpolated in its logarithm, or None."""
     use = [point.utilisation or 0.0 for point in points]
     line = FALL * max(use, default=0.0)
     above = [i for i, share in enumerate(use) if share >= line]
@@ -279,10 +276,7 @@ def fall(points: Sequence["LimitPoint"]) -> float | None:
 
 
 def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
-    """Return (FLOP of the last point trained by the deadline, FLOP of the next), the wall between them; else None.
-
-    None where no point is beyond the last trained one, or where one beyond it is not proven infeasible.
-    """
+    """Return the FLOP of the last point trained in time and of the next; None unless all beyond it are infeasible."""
     done = [i for i, point in enumerate(points) if point.utilisation is not None]
     after = points[done[-1] + 1 :] if done else points
     if not done or not after or any(point.status != "infeasible" for point in after):

@@ -241,13 +241,9 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
     return "; ".join([f"{under} lose {lost}", *slower])
 
 
-def failure_domains_csv(plan: Plan, built: BuiltFabric) -> Iterator[str]:
-    """Write the failure domains as CSV."""
-    rows = (asdict(row).values() for row in failure_domains(plan, built))
-    cells = ([f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows)
-    yield csv_text([[field.name for field in fields(FailureDomain)], *cells])
-
-
-def failure_domains_json(plan: Plan, built: BuiltFabric) -> Iterator[str]:
-    """Write the failure domains as a list in JSON."""
-    yield json.dumps([asdict(row) for row in failure_domains(plan, built)], indent=1) + "\n"
+def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:
+    """Write the failure domains as a list in JSON, or as CSV."""
+    rows = [asdict(row) for row in failure_domains(plan, built)]
+    cells = ([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
+    header = [field.name for field in fields(FailureDomain)]
+    yield json.dumps(rows, indent=1) + "\n" if as_json else csv_text([header, *cells])

@@ -200,15 +200,14 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
-    yield csv_text([BILL_HEADER])
-    before, cents = 0.0, 0
+    rows, before, cents = list[Row](), 0.0, 0
     for line in lines:
         before += line.usd
         upto = round(before * 100)
-        metres = "" if line.metres is None else f"{line.metres:.1f}"
-        yield csv_text([(line.part, line.where, "" if line.count is None else line.count, metres, _usd(upto - cents))])
+        count, metres = "" if line.count is None else line.count, "" if line.metres is None else f"{line.metres:.1f}"
+        rows.append((line.part, line.where, count, metres, f"{(upto - cents) / 100:.2f}"))
         cents = upto
-    yield csv_text([("total", built.site, "", "", _usd(cents))])
+    yield csv_text([BILL_HEADER, *rows, ("total", built.site, "", "", f"{cents / 100:.2f}")])
 
 
 def _lines(built: BuiltFabric) -> Iterator[BillLine]:
@@ -248,10 +247,6 @@ def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
             sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
     for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
         yield BillLine(built.media[medium].name, where, int(count), float(usd), float(metres))
-
-
-def _usd(cents: int) -> str:
-    return f"{cents // 100}.{cents % 100:02d}"
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
@@ -389,7 +384,14 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
     """Write the files into a folder, new if need be, or a ZIP file: all or none. InputError: it cannot be written."""
     files = netbox_files(built)
     if output.suffix == ".zip":
-        write_streamed(output, lambda: [_zipped(files)])
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, pieces in files.items():
+                entry = zipfile.ZipInfo(name)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                with archive.open(entry, "w", force_zip64=True) as file:
+                    file.writelines(piece.encode() for piece in pieces())
+        write_streamed(output, lambda: [content.getvalue()])
         return
     try:
         with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as made:
@@ -401,18 +403,6 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
                 (Path(made) / name).replace(output / name)
     except OSError as error:
         raise unwritable(output, error) from None
-
-
-def _zipped(files: Files) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, pieces in files.items():
-            entry = zipfile.ZipInfo(name)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            with archive.open(entry, "w", force_zip64=True) as file:
-                for piece in pieces():
-                    file.write(piece.encode())
-    return content.getvalue()
 
 
 @dataclass(frozen=True, slots=True)

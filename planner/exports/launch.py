@@ -440,12 +440,7 @@ def megatron_flags(run: LaunchRun) -> dict[str, Any]:
 
 
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the tables of a train config that the layout decides (torchtitan/config/job_config.py).
-
-    Under a pipeline torchtitan cuts the local batch into micro-batches; without one it accumulates gradients.
-
-    InputError: the layout has what torchtitan cannot be told.
-    """
+    """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: it cannot be told it."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
     routed = run.model.experts is not None and layout.tensor_parallel > 1
@@ -453,6 +448,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
     selective = {"selective_ac_option": "op"} if layout.recompute == "selective" else {}
+    # A pipeline cuts the local batch into micro-batches; without one gradients are accumulated.
     local = layout.microbatch_sequences * (layout.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {
         "data_parallel_replicate_degree": 1 if layout.zero_stage else replicas,

@@ -503,10 +503,7 @@ class ScriptText(RecipeText):
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
     def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
-        """Replace a value in the script by a new text, in the assignment of its variable if it has one.
-
-        InputError where the value is computed, or its variable is assigned in a branch or several times.
-        """
+        """Replace a value, or its variable's. InputError: it is computed, or assigned in a branch or several times."""
         if located == new:
             return
         at = item.word.start if item else max(0, *located.offsets[:1])

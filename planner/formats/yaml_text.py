@@ -296,10 +296,7 @@ class TableText(RecipeText):
             raise InputError(f"{self.where}: {problem}") from None
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set the value of a key; add the key where it is missing; remove it (YAML: set null) where the value is None.
-
-        A new key is added to its table, next to the first of the keys `likes` that is there.
-        """
+        """Set a key; add it to its table, beside the first of `likes` there; remove it (YAML: set null) for None."""
         place = self.places.get(key)
         if place is None and value is not None:
             self._add(key, value, likes)

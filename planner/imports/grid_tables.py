@@ -287,10 +287,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield the plants of each node by authority; the order of the list does not matter.
-
-    The largest plant left absorbs all within the radius (no chains); it comes first, ties in the order of ids.
-    """
+    """Yield each node's plants by authority: the largest left, of equals the first id, and all in its radius."""
     # The squared chord that spans a great circle of d: (2·sin(d/2r))².
     limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)

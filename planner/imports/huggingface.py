@@ -109,10 +109,7 @@ def read_model(path: Path) -> Model:
 
 
 def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a configuration, and the use made of each of its keys.
-
-    `where` names the configuration in errors, `name` the model where it has no name itself.
-    """
+    """Return the model of a configuration, called `name` unless it has one, and the use made of each of its keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)

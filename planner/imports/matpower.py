@@ -251,10 +251,7 @@ def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[s
 
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read the three tables: a node for each bus, an authority for each area.
-
-    They are on the base of the IEEE reliability test system, 100 MVA, which their files do not state.
-    """
+    """Read the three tables: a node for each bus, an authority for each area; on 100 MVA, which they do not state."""
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
     buses = grid_tables.by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
     units: dict[str, list[float]] = {number: [] for number in buses}

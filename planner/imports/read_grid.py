@@ -128,7 +128,14 @@ def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
     draft = _only(draft, options.only)
-    nodes = tuple(_nodes(draft.nodes, options))
+    # Where options limit the candidates for sites, they are the nodes with most generation.
+    ranked = sorted(draft.nodes, key=lambda node: (-node.generation_mw, node.id))
+    candidates = {node.id for node in ranked[: options.sites]}
+    nodes = []
+    for node in draft.nodes:
+        generation_mw = round(node.generation_mw * options.spare_share, 3)
+        load_mw = round(node.load_mw, 3) if options.spare_share == 1 else 0.0
+        nodes.append(node.replaced(generation_mw=generation_mw, load_mw=load_mw, site=node.id in candidates))
     lines = _lines(draft, installed_mw)
     authorities, missing = _fill(draft, options)
     if not draft.plants_known:
@@ -139,7 +146,7 @@ def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None
     kept = (f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
     source, note = options.source or draft.source, "; ".join(notes)
-    grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=nodes, lines=lines)
+    grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=tuple(nodes), lines=lines)
     return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
 
 
@@ -159,15 +166,6 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
         authorities=tuple(authority for authority in draft.authorities if authority.id in wanted),
         notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
     )
-
-
-def _nodes(drafts: tuple[PowerNode, ...], options: GridOptions) -> Iterator[PowerNode]:
-    ranked = sorted(drafts, key=lambda node: (-node.generation_mw, node.id))
-    candidates = {node.id for node in ranked[: options.sites]}
-    for node in drafts:
-        generation_mw = round(node.generation_mw * options.spare_share, 3)
-        load_mw = round(node.load_mw, 3) if options.spare_share == 1 else 0.0
-        yield node.replaced(generation_mw=generation_mw, load_mw=load_mw, site=node.id in candidates)
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:

@@ -254,11 +254,7 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
-    """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
-
-    InputError: the run has another model or sequence length than the instance, or no whole number of replicas or of
-    micro-batches.
-    """
+    """Return the pins of a run, completed by its batch and GPUs or the instance's. InputError: they do not agree."""
     for problem in model_differences(run, instance):
         raise InputError(f"{where}: {problem}")
     if run.expert_tensor > 1:

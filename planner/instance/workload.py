@@ -440,10 +440,7 @@ class Software(Sourced):
     @model_validator(mode="before")
     @classmethod
     def _read_replaced(cls, data: Any) -> Any:
-        """Read keys of earlier versions as the switches that replaced them, and note shares that these do not express.
-
-        ValueError where such a key and a new switch are both given, or its value was not allowed.
-        """
+        """Read keys of earlier versions as the switches that replaced them, and note shares that these cannot say."""
         old = sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else []
         if not old:
             return data

@@ -55,10 +55,7 @@ def kind_of(data: Any) -> Kind | None:
 
 
 def of_kind(data: Mapping[str, Any], where: str, due: Kind) -> dict[str, Any]:
-    """Return data of the kind that is due, without the `$schema` that names their JSON Schema for editors.
-
-    InputError: they are of another kind; it says of which, and what to do with them.
-    """
+    """Return data without the `$schema` for editors. InputError: they are of another kind than is due; what to do."""
     kind = kind_of(data)
     # A question may be the rest of an instance.
     if kind is not None and kind != due and (kind, due) != ("question", "instance"):
