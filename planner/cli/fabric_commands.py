@@ -152,8 +152,8 @@ def export(
     writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": fabric_parts.cable_list,
         "bom": fabric_parts.bill_of_materials,
-        "slurm-conf": fabric_graph.topology_conf,
-        "slurm-yaml": fabric_graph.topology_yaml,
+        "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
+        "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
         "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
         "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
@@ -195,11 +195,11 @@ def check(
     given = read_plan(plan)
     with console.requiring_sound(given, plan):
         wired = built_fabric(given, site)
-    compared = differences(cables, wired)
-    print("\n".join([compared.verdict, *compared.lines[:show]]))
-    if len(compared.lines) > show:
-        print(f"and {len(compared.lines) - show:,} more")
-    raise Exit(ExitCode.BROKEN if compared.lines else ExitCode.DONE)
+    verdict, lines = differences(cables, wired)
+    print("\n".join([verdict, *lines[:show]]))
+    if len(lines) > show:
+        print(f"and {len(lines) - show:,} more")
+    raise Exit(ExitCode.BROKEN if lines else ExitCode.DONE)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.checks.cables import free_by_exchange
-from planner.cluster import Topology, fold, fold_names, width
+from planner.cluster import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
 from planner.files import csv_text
 from planner.formats import slurm
@@ -117,21 +117,16 @@ def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
     return built.names[tier][node]
 
 
-def topology_conf(built: BuiltFabric) -> Iterator[str]:
-    """Write topology.conf for the plugin topology/tree."""
-    yield f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
-    yield slurm.write_conf(_topology(built))
-
-
-def topology_yaml(built: BuiltFabric) -> Iterator[str]:
-    """Write topology.yaml with one tree, the default."""
-    yield slurm.write_yaml(_topology(built))
-
-
-def _topology(built: BuiltFabric) -> Topology:
+def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
+    """Write topology.conf for the plugin topology/tree, or topology.yaml with one tree, the default."""
     root = "super-spine" if built.design.zones else "core"
     rows = list(site_rows(built.site, built.fabric, built.design.racks, root))
-    return tree(built.site, rows if built.design.domains > 1 else rows[:1])  # one leaf has no switch above it
+    topology = tree(built.site, rows if built.design.domains > 1 else rows[:1])  # one leaf has no switch above it
+    if as_yaml:
+        yield slurm.write_yaml(topology)
+    else:
+        yield f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
+        yield slurm.write_conf(topology)
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,14 +405,6 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
         raise unwritable(output, error) from None
 
 
-@dataclass(frozen=True, slots=True)
-class CableDifferences:
-    """The differences between built and planned cables: a verdict in one sentence, and a line for each difference."""
-
-    verdict: str
-    lines: list[str]
-
-
 class BuiltCable(NamedTuple):
     """A cable of a file, and which of its ends are ports of the fabric."""
 
@@ -431,8 +423,8 @@ class BuiltCable(NamedTuple):
         return f"{self.one} -- {self.other} (line {self.line})"
 
 
-def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
-    """Compare the cables of a file with a design.
+def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
+    """Compare the cables of a file with a design; return a verdict in one sentence, and a line for each difference.
 
     A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
     two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
@@ -476,10 +468,10 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
     count = sum(map(len, counts.values()))
     if not count:
-        return CableDifferences(f"{fabric.site}: all {len(cables):,} cables are as designed", [])
+        return f"{fabric.site}: all {len(cables):,} cables are as designed", []
     kinds = ", ".join(f"{len(of):,} {kind}" for kind, of in counts.items() if of)
     verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
-    return CableDifferences(verdict, [*lost, *more, *moved, *twice, *pairs])
+    return verdict, [*lost, *more, *moved, *twice, *pairs]
 
 
 def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:

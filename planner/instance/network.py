@@ -17,6 +17,7 @@ PartRate = Annotated[
         "(400G-), or any."
     ),
 ]
+LinkEnds = Annotated[int, Field(ge=0, le=2)]  # of a link, those with a transceiver
 FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
@@ -54,13 +55,9 @@ class Cables(Sourced):
     """Price of the cable of a link, and its transceivers."""
 
     endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
-    endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = Field(
-        2, description="Transceivers of a link between GPU and leaf."
-    )
+    endpoint_transceivers: LinkEnds = Field(2, description="Transceivers of a link between GPU and leaf.")
     switch_usd: NonNegative = Field(0.0, description="Cable between two switches.")
-    switch_transceivers: Annotated[int, Field(ge=0, le=2)] = Field(
-        2, description="Transceivers of a link between two switches."
-    )
+    switch_transceivers: LinkEnds = Field(2, description="Transceivers of a link between two switches.")
 
 
 class Medium(Sourced):

@@ -25,6 +25,7 @@ ROUNDS = 8  # in which the checks of a file whose faults hide others are done ag
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 # Placeholders for wrong values, so that the rest of a file can be checked in the same reading.
 Schema = dict[str, Any]
+ADDED_KEYS = ("like", "$schema")  # of a JSON Schema, that its type has no field for
 PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
 NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
 NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
@@ -137,14 +138,13 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
     return tuple(found)
 
 
-def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    current: Any = model
+def _key_hint(location: Location, model: type[BaseModel]) -> str:
+    root = schema_of(model)
+    forms = list(_forms(root, root))
     for part in location[:-1]:
-        fields = getattr(current, "model_fields", None)
-        if fields is None or part not in fields:
-            continue
-        current = _model_in(fields[part].annotation) or current
-    known = sorted(getattr(current, "model_fields", {}))
+        forms = _forms_inside(forms, part, root) or forms  # a step of validation's own leads nowhere
+    keys: Schema = next((form["properties"] for form in forms if "properties" in form), {})
+    known = sorted(key for key in keys if key not in ADDED_KEYS)
     return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
@@ -154,16 +154,6 @@ def dotted(location: Iterable[int | str]) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def _model_in(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        model = _model_in(inner)
-        if model is not None:
-            return model
-    return None
 
 
 @cache
@@ -184,7 +174,7 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
             holder = holder[part]
         except (KeyError, IndexError, TypeError):
             return False
-        schemas = [form for schema in schemas for inner in _inside(schema, part) for form in _forms(inner, root)]
+        schemas = _forms_inside(schemas, part, root)
     inner = [found for schema in schemas for found in _inside(schema, last)]
     needed = any(last in schema.get("required", ()) for schema in schemas)
     made = not drop and any("properties" in form for schema in inner for form in _forms(schema, root))
@@ -205,6 +195,10 @@ def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
             yield from _forms(form, root)
     else:
         yield schema
+
+
+def _forms_inside(schemas: list[Schema], part: int | str, root: Schema) -> list[Schema]:
+    return [form for schema in schemas for inner in _inside(schema, part) for form in _forms(inner, root)]
 
 
 def _inside(schema: Schema, part: int | str) -> list[Schema]:

@@ -136,11 +136,11 @@ def racks_in(text: str) -> list[int]:
     return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
 
 
-@each("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
+@each("as_yaml", [False, True])
 @each("site", ["e1", "w1"])
-def test_slurm_names_every_rack_once(write, site: str) -> None:
+def test_slurm_names_every_rack_once(as_yaml: bool, site: str) -> None:
     x = built_fabric(PLAN, site)
-    text = "".join(write(x))
+    text = "".join(fabric_graph.slurm_topology(x, as_yaml=as_yaml))
     assert racks_in(text) == list(range(x.design.racks))
     placed = {n for a in PLAN.placement.sites[site].assignment for n in parse(a.racks)}
     assert placed <= set(racks_in(text))
@@ -149,7 +149,7 @@ def test_slurm_names_every_rack_once(write, site: str) -> None:
 def test_slurm_tree_has_pods_and_a_core() -> None:
     """Three leaf domains in pods of two: leaves under pods, pods under the core."""
     plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
-    text = "".join(fabric_graph.topology_conf(built_fabric(plan, "e1")))
+    text = "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=False))
     names = [line.split()[0].removeprefix("SwitchName=") for line in text.splitlines()[1:]]
     assert names == ["leaf0", "leaf1", "leaf2", "pod0", "pod1", "core"]
     for line in ("leaf2 Nodes=r[6-7]", "pod0 Switches=leaf[0-1]", "pod1 Switches=leaf2", "core Switches=pod[0-1]"):
@@ -171,7 +171,7 @@ def test_exports_name_the_model_of_each_tier() -> None:
     assert counts == {"box": x.design.leaves + x.design.cores, "large": spines}
     models = {(n["tier"], n["model"]) for _, n in fabric_graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
     assert models == {("leaf", "box"), ("spine", "large"), ("core", "box")}
-    assert "switches of box and large" in next(fabric_graph.topology_conf(x))
+    assert "switches of box and large" in next(fabric_graph.slurm_topology(x, as_yaml=False))
     assert f"{spines} spines of large" in next(fabric(mixed, mixed.fabric)).text
 
 

@@ -74,4 +74,5 @@ def test_a_simulation_is_of_trees() -> None:
 
 def test_picture_and_tree_of_a_dragonfly_come_whole() -> None:
     x = built_fabric(solved("dragonfly+"), None)
-    assert f"one group of {x.fabric.pods}" in fabric_tiers(x) and "SwitchName" in "".join(fabric_graph.topology_conf(x))
+    assert f"one group of {x.fabric.pods}" in fabric_tiers(x)
+    assert "SwitchName" in "".join(fabric_graph.slurm_topology(x, as_yaml=False))

@@ -105,7 +105,9 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 
 def test_slurm_tree_has_four_levels() -> None:
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
-    lines = [x.split() for x in "".join(fabric_graph.topology_conf(built_fabric(plan, "e1"))).splitlines()]
+    lines = [
+        x.split() for x in "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=False)).splitlines()
+    ]
     held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}
     some = [held[name] for name in ("leaf7", "pod0", "zone1", "super-spine")]
     assert some == ["r7", "leaf[0-1]", "pod[2-3]", "zone[0-1]"]
@@ -114,7 +116,7 @@ def test_slurm_tree_has_four_levels() -> None:
 def test_a_part_full_zone_closes_the_tree() -> None:
     """Five pods in zones of two: the last zone holds one, in Slurm's tree and in the plan's own."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 6})
-    text = "".join(fabric_graph.topology_yaml(built_fabric(plan, "e1")))
+    text = "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=True))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
     pods = {n: p for n, p in parents.items() if n.startswith("e1-pod")}
