@@ -1,7 +1,4 @@
-"""Numbers: written in units that suit their size, aligned in columns, and held to the ranges that arguments take.
-
-One table of ranges and one check serve commands and library calls.
-"""
+"""Numbers: written in units that suit their size, aligned in columns, and held to the ranges that arguments take."""
 
 import functools
 import inspect
@@ -107,14 +104,9 @@ def words(key: str) -> str:
 def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
     """Write cells in aligned columns, the first `left` columns to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = (
-        [
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        for line in lines
-    )
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+    columns = ("<" if column < left else ">" for column in range(len(widths)))
+    row = "  ".join(f"{{:{side}{width}}}" for side, width in zip(columns, widths, strict=True))
+    return "\n".join(row.format(*line).rstrip() for line in lines)
 
 
 P = ParamSpec("P")

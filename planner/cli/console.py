@@ -292,7 +292,6 @@ class _Printing:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Take the line away, then write."""
         self._before()
         return self._stream.write(text)
 

@@ -310,7 +310,7 @@ def import_(
         print(f"not modelled: {item}", file=sys.stderr)
     if imported.items.ignored:
         print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(written).sentences():
+    for why in shortage(written):
         print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
 
 

@@ -24,12 +24,8 @@ BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 # Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
-CHOICES = {
-    "megatron": _CHOICES | {"recomputed_layers_per_stage"},
-    "nemo": _CHOICES | {"recomputed_layers_per_stage"},
-    "torchtitan": _CHOICES,
-    "deepspeed": {"pipeline_parallel", "zero_stage"},
-}
+CHOICES = dict.fromkeys(("megatron", "nemo"), _CHOICES | {"recomputed_layers_per_stage"})
+CHOICES |= {"torchtitan": _CHOICES, "deepspeed": {"pipeline_parallel", "zero_stage"}}
 STACKS = {
     "megatron": "megatron-core",
     "nemo": "megatron-bridge",
@@ -160,10 +156,9 @@ def require(run: LaunchRun, framework: str) -> None:
             pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
     if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
-        raise InputError(
-            f"workload.software.recompute_modules: torchtitan cannot be told {', '.join(run.modules)}; "
-            "plan with --pin layout.recompute=none, or choose another framework"
-        )
+        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
+        remedy = "plan with --pin layout.recompute=none, or choose another framework"
+        raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
     for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
@@ -173,11 +168,9 @@ def require(run: LaunchRun, framework: str) -> None:
 def require_on_gpu(run: LaunchRun, framework: str) -> None:
     """Refuse activations on the host, which would stay on the GPU: a recipe of one's own may move them, by --like."""
     if run.software is not None and run.software.activation_offload:
-        share = run.software.activation_offload
-        raise InputError(
-            f"workload.software.activation_offload: {framework} cannot be told {share:g}; "
-            "plan with --set workload.software.activation_offload=0, or give a recipe that has it by --like"
-        )
+        key, share = "workload.software.activation_offload", run.software.activation_offload
+        remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
+        raise InputError(f"{key}: {framework} cannot be told {share:g}; {remedy}")
 
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
@@ -238,10 +231,9 @@ def _megatron_script(run: LaunchRun) -> str:
     require_on_gpu(run, "megatron")
     narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
     if narrow and not run.layout.zero_stage:
-        raise InputError(
-            "workload.software.fp8_parameters: Megatron has weights in FP8 under ZeRO alone (layout.zero_stage is 0); "
-            "plan with --pin layout.zero_stage=1, or --set workload.software.fp8_parameters=false"
-        )
+        key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
+        remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
+        raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
     arrays = "\n\n".join(f"{name}=(\n{_lines(flags)})" for name, flags in groups.items())

@@ -1,7 +1,4 @@
-"""Read and change the flags, overrides and variables of a shell or Slurm script in place; run nothing.
-
-Each value has its offsets; a change keeps every other character. Switches of Megatron-LM are those of a stack.
-"""
+"""Read and change the flags, overrides and variables of a shell or Slurm script in place; run nothing."""
 
 import ast
 import itertools

@@ -119,12 +119,10 @@ def tree(
     _raise_all(source, _names(rows, "switch"))
     contents = []
     for row in rows:
-        if row.nodes and row.children:
+        if bool(row.nodes) == bool(row.children):
             both = "has both nodes and switches; put its nodes under a leaf of their own"
-            contents.append(f"{row.where}: switch {row.name!r} {both}")
-        if not row.nodes and not row.children:
-            none = "has neither nodes nor switches; give it some or remove it"
-            contents.append(f"{row.where}: switch {row.name!r} {none}")
+            problem = both if row.nodes else "has neither nodes nor switches; give it some or remove it"
+            contents.append(f"{row.where}: switch {row.name!r} {problem}")
     _raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
     _raise_all(source, _shape(rows, parents))

@@ -1,7 +1,4 @@
-"""Data that users and schedulers write: JSON or YAML read with its lines, plain YAML written, values changed in place.
-
-A change keeps every other character of a YAML, JSON or TOML file.
-"""
+"""JSON or YAML read with its lines, plain YAML written; values of YAML, JSON or TOML changed, all else kept."""
 
 import json
 import re

@@ -117,10 +117,8 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     kind = str(config.get("model_type", data["model_type"]))
     family = FAMILIES.get(kind)
     if family is None:
-        raise InputError(
-            f"{where}: model_type: {kind!r} is not read; {hint(kind, sorted(FAMILIES), 0.7)}; "
-            "or give workload.model inline (`planner schema instance`)"
-        )
+        remedy = f"{hint(kind, sorted(FAMILIES), 0.7)}; or give workload.model inline (`planner schema instance`)"
+        raise InputError(f"{where}: model_type: {kind!r} is not read; {remedy}")
     given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)
     reader = _Reader(config, where, family, kind)
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
@@ -153,7 +151,6 @@ class _Reader:
     approximated: list[str] = field(default_factory=list)  # keys whose layers are approximated by others, with how
 
     def entry(self) -> dict[str, Any]:
-        """Return the model as workload.model has it, without its name."""
         hidden, heads = self.count(HIDDEN), self.count(HEADS)
         tied = self.config.get("tie_word_embeddings")
         entry: dict[str, Any] = {
@@ -179,7 +176,6 @@ class _Reader:
         return entry
 
     def count(self, names: Sequence[str], default: int | None = None) -> int:
-        """Return a whole number under the first of several names that the configuration has."""
         name = next((name for name in names if self.config.get(name) is not None), None)
         if name is None:
             if default is None:
@@ -191,7 +187,6 @@ class _Reader:
         return value
 
     def refuse(self, key: str, problem: str) -> NoReturn:
-        """Raise the complaint about a key."""
         raise InputError(f"{self.where}: {key}: {problem}")
 
     def _attention(self, entry: dict[str, Any]) -> None:

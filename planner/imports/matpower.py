@@ -56,10 +56,9 @@ def _read_case(path: Path) -> Case:
         elif based:
             base = _matrix_value(file, number, "baseMVA", based[1].strip())
         elif _CHANGES.match(text):
-            raise InputError(
-                f"{file}: line {number}: {text.strip()!r} changes the case by a computation, which is not run here; "
-                "save the case with MATPOWER's savecase and import that file"
-            )
+            problem = f"{text.strip()!r} changes the case by a computation, which is not run here"
+            remedy = "save the case with MATPOWER's savecase and import that file"
+            raise InputError(f"{file}: line {number}: {problem}; {remedy}")
     for name in COLUMNS:
         if name not in tables:
             raise InputError(f"{file}: has no table mpc.{name}; give a MATPOWER case file with bus, gen and branch")

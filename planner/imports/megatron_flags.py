@@ -365,10 +365,9 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
         if slots % (stages * (each or 1)):
             flag = values.called("num-layers-per-virtual-pipeline-stage")
             counted = f", {slots} with the ends that count as layers" if any(ends) else ""
-            raise InputError(
-                f"{values.where}: {f'{flag}: {each} x ' * bool(each)}{stages} stages must divide "
-                f"{values.called('num-layers')} (is {layers}{counted}); change one"
-            )
+            divisor = f"{f'{flag}: {each} x ' * bool(each)}{stages} stages"
+            divided = f"{values.called('num-layers')} (is {layers}{counted})"
+            raise InputError(f"{values.where}: {divisor} must divide {divided}; change one")
         virtual = slots // (stages * each) if each else virtual
     if layers and any(ends) and stages > 1:
         own = [slots // stages] * stages
@@ -379,10 +378,9 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
         return {"virtual_stages": virtual}
     middle = stages - bool(first) - bool(last)
     if middle < 1 or (layers - first - last) % middle:
-        raise InputError(
-            f"{values.where}: {values.called('num-layers')}: {layers} less {first + last} of the first and last stage "
-            f"must be divided evenly by {middle} other stages; change theirs, or {values.called('num-layers')}"
-        )
+        flag, ends_text = values.called("num-layers"), f"{layers} less {first + last} of the first and last stage"
+        problem = f"{ends_text} must be divided evenly by {middle} other stages"
+        raise InputError(f"{values.where}: {flag}: {problem}; change theirs, or {flag}")
     inner = [(layers - first - last) // middle] * middle
     return {"virtual_stages": virtual, "layers_per_stage": [*[first] * bool(first), *inner, *[last] * bool(last)]}
 

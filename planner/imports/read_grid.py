@@ -316,37 +316,15 @@ def text(data: Any, depth: int = 0) -> str:
     return written if depth else written + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """By how much a grid fails to feed itself: MW by line, by node that lacks feed, and by node that has too much."""
-
-    rating: dict[str, float]
-    generation: dict[str, float]
-    balance: dict[str, float]
-
-    def sentences(self) -> Iterator[str]:
-        """Yield a sentence for each rule with its total shortfall in MW, and its worst rows by name."""
-        for rule, what in (
-            ("rating", "lines are too narrow"),
-            ("generation", "plants fall short"),
-            ("balance", "must-run feed finds no load"),
-        ):
-            rows = sorted(getattr(self, rule).items(), key=lambda pair: (-pair[1], pair[0]))
-            if rows:
-                named = ", ".join(f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows[:NAMED])
-                more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
-                yield f"{what} by {sum(mw for _, mw in rows):,.6g} MW in all: {named}{more}"
-
-
-def shortage(grid: Grid) -> Shortage:
-    """Minimise the MW by which existing lines and plants fall short of a grid's own load; 0 without flows."""
+def shortage(grid: Grid) -> Iterator[str]:
+    """Minimise the MW by which lines and plants fall short of a grid's own load; yield a sentence for each rule."""
     import numpy as np
     from scipy import sparse
     from scipy.optimize import linprog
 
     rules, at = grid.rules, {node.id: i for i, node in enumerate(grid.nodes)}
     if rules.grid_model == "none":
-        return Shortage({}, {}, {})
+        return
     lines = [line for line in grid.lines if line.a != line.b]
     ends = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2)
     n, k = len(at), len(lines)
@@ -374,10 +352,16 @@ def shortage(grid: Grid) -> Shortage:
         method="highs",
     )
     if found.x is None:
-        return Shortage({}, {}, {})
+        return
     lacks, feed, spill = np.split(found.x[n + width :], [k, k + n])
-
-    def named(names: list[str], mw: Any) -> dict[str, float]:
-        return {names[i]: float(mw[i]) for i in np.flatnonzero(mw > LEAST_MW)}
-
-    return Shortage(named([line.id for line in lines], lacks), named(list(at), feed), named(list(at), spill))
+    for rule, what, names, lack_mw in (
+        ("rating", "lines are too narrow", [line.id for line in lines], lacks),
+        ("generation", "plants fall short", list(at), feed),
+        ("balance", "must-run feed finds no load", list(at), spill),
+    ):
+        rows = [(names[i], float(lack_mw[i])) for i in np.flatnonzero(lack_mw > LEAST_MW)]
+        rows.sort(key=lambda pair: (-pair[1], pair[0]))
+        if rows:
+            named = ", ".join(f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows[:NAMED])
+            more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
+            yield f"{what} by {sum(mw for _, mw in rows):,.6g} MW in all: {named}{more}"

@@ -278,10 +278,9 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     if "microbatches_per_step" not in layout and run.batch_sequences is not None:
         each = layout["data_parallel"] * layout["microbatch_sequences"]
         if run.batch_sequences % each:
-            raise InputError(
-                f"{where}: the global batch of {run.batch_sequences:,} sequences is no multiple of {each:,} = "
-                f"{layout['data_parallel']:,} replicas x {layout['microbatch_sequences']}; change one"
-            )
+            factors = f"{each:,} = {layout['data_parallel']:,} replicas x {layout['microbatch_sequences']}"
+            batch = f"the global batch of {run.batch_sequences:,} sequences"
+            raise InputError(f"{where}: {batch} is no multiple of {factors}; change one")
         layout["microbatches_per_step"] = run.batch_sequences // each
     return {f"layout.{key}": value for key, value in layout.items()}
 

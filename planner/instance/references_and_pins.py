@@ -1,7 +1,4 @@
-"""Find names that refer to nothing or occur twice, incompatible parts of an instance, and pins that cannot be.
-
-A pin is a decision fixed by hand: its path must be one that can be pinned, its value one of its kind.
-"""
+"""Find names of nothing or given twice, incompatible parts of an instance, and pins (decisions by hand) that fail."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -57,14 +54,11 @@ PINS: dict[str, tuple[Check, str]] = {
     ),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
     "fabric.family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
-    **{
-        f"fabric.{name}": WHOLE
-        for name in (
-            *("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"),
-            *("leaf_bundle", "spine_down_ports", "spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports"),
-            *("rails_per_pod", "leaf_domains_per_pod", "group_links"),
-        )
-    },
+    **dict.fromkeys(("fabric.planes", "fabric.ports_per_switch", "fabric.tiers", "fabric.leaf_domain_racks"), WHOLE),
+    **dict.fromkeys((f"fabric.leaf_{name}" for name in ("down_ports", "up_ports", "bundle")), WHOLE),
+    **dict.fromkeys((f"fabric.spine_{name}" for name in ("down_ports", "up_ports", "bundle")), WHOLE),
+    **dict.fromkeys(("fabric.core_down_ports", "fabric.core_up_ports", "fabric.rails_per_pod"), WHOLE),
+    **dict.fromkeys(("fabric.leaf_domains_per_pod", "fabric.group_links"), WHOLE),
     "placement.stripes": WHOLE,
     "wan.wavelengths": FROM_ZERO,
 }
@@ -299,10 +293,9 @@ def of_one_layout(instance: Instance) -> Instance:
 def refuse_without_curve(instance: Instance) -> Instance:
     """Return an instance that has a curve of money against days. InputError: it is not of one layout and one model."""
     if instance.objective.minimize == "loss":
-        raise InputError(
-            "objective.minimize: is loss, whose model changes with the money: it has no curve of money against days; "
-            "set it to days_to_train, with the model to train in workload.model"
-        )
+        problem = "is loss, whose model changes with the money: it has no curve of money against days"
+        remedy = "set it to days_to_train, with the model to train in workload.model"
+        raise InputError(f"objective.minimize: {problem}; {remedy}")
     return of_one_layout(instance)
 
 

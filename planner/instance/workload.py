@@ -201,10 +201,8 @@ class Experts(Sourced):
         if self.per_token > self.count:
             raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
         if self.count % self.groups or self.groups_per_token > self.groups:
-            raise ValueError(
-                f"groups must divide count and be at least groups_per_token ({self.groups} of {self.count} experts, "
-                f"{self.groups_per_token} for a token); change either"
-            )
+            groups = f"{self.groups} of {self.count} experts, {self.groups_per_token} for a token"
+            raise ValueError(f"groups must divide count and be at least groups_per_token ({groups}); change either")
         return self
 
 
@@ -296,10 +294,9 @@ class Precision(Sourced):
     @model_validator(mode="after")
     def _has_working_copies(self) -> Self:
         if self.parameter_bytes < self.working_parameter_bytes:
-            raise ValueError(
-                f"parameter_bytes ({self.parameter_bytes:g}) is less than working_parameter_bytes "
-                f"({self.working_parameter_bytes:g}), which it includes; give the bytes of both copies"
-            )
+            least = f"working_parameter_bytes ({self.working_parameter_bytes:g}), which it includes"
+            both = f"parameter_bytes ({self.parameter_bytes:g}) is less than {least}"
+            raise ValueError(f"{both}; give the bytes of both copies")
         return self
 
 

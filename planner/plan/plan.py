@@ -1,7 +1,4 @@
-"""What comes back: decisions, their metrics and certificates, the whole run, the curve of money against days.
-
-A plan is also one flat page: figures by dotted name, its decisions in short, and where two plans decide otherwise.
-"""
+"""What comes back: decisions, metrics, certificates, the run and the curve; also flat, as figures by dotted name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby

@@ -59,7 +59,7 @@ def imbalance(g: Grid) -> float:
 
 def judged(g: Grid, most_nodes: int) -> tuple[str, list[str]]:
     """Return whether a grid feeds itself, and what it breaks of the properties; of large ones only what is short."""
-    short = list(shortage(g).sentences())
+    short = list(shortage(g))
     kind = "short: " + "; ".join(short) if short else "feeds itself"
     if len(g.nodes) > most_nodes:
         return kind, []

@@ -232,7 +232,7 @@ def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
     lines = [x.replaced(rating_mw=x.rating_mw * r.choice([1.0, 1.0, 0.7])) for x in g.lines]
     nodes = [n.replaced(generation_mw=n.generation_mw * r.choice([1.0, 1.0, 0.7])) for n in g.nodes]
     g = g.replaced(rules__n1="margin" if g.rules.n1 == "margin" else "off", lines=tuple(lines), nodes=tuple(nodes))
-    assert (list(shortage(g).sentences()) == []) is grid_properties.zero_racks(grid_properties.instance_of(g))
+    assert (list(shortage(g)) == []) is grid_properties.zero_racks(grid_properties.instance_of(g))
 
 
 def grid(load: float, rating: float, model: str = "transport") -> Grid:
@@ -255,7 +255,7 @@ def grid(load: float, rating: float, model: str = "transport") -> Grid:
 )
 def test_the_rule_that_is_short_is_named(model: str, load: float, rating: float, words: list[str]) -> None:
     """A line too narrow, plants too small and feed without load are told apart, each with the MW that it lacks."""
-    found = list(shortage(grid(load, rating, model)).sentences())
+    found = list(shortage(grid(load, rating, model)))
     assert len(found) == len(words)
     assert all(told.startswith(x) for told, x in zip(found, words, strict=True))
 
