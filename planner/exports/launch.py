@@ -90,10 +90,8 @@ class LaunchRun:
     def chunks(self) -> list[int]:
         """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
         virtual = self.layout.virtual_stages
-        sizes = [
-            chunk_sizes(count, virtual, smaller_first=bool(smaller_chunks_first(self.model, stage)))
-            for stage, count in enumerate(self.layout.layers_per_stage)
-        ]
+        stages = ((smaller_chunks_first(self.model, i), count) for i, count in enumerate(self.layout.layers_per_stage))
+        sizes = [chunk_sizes(count, virtual, smaller_first=bool(first)) for first, count in stages]
         return [count for chunks in zip(*sizes, strict=True) for count in chunks]
 
     @property

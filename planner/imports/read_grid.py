@@ -34,16 +34,11 @@ ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
     ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
 )
-READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
-    "rts-gmlc": matpower.read_rts_gmlc,
-    "reeds": grid_tables.read_reeds,
-    "eia-860": grid_tables.read_eia_860,
-}
-# The table that each format must have, and the further ones that it can use.
-NEEDS = {
-    "rts-gmlc": ("bus", ("branch", "gen")),
-    "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
-    "eia-860": ("plants", ("generators", "peaks")),
+# The reader of each format, the table that it must have, and the further ones that it can use.
+READERS: dict[str, tuple[Callable[[dict[str, CsvTable], GridOptions], Draft], str, tuple[str, ...]]] = {
+    "rts-gmlc": (matpower.read_rts_gmlc, "bus", ("branch", "gen")),
+    "reeds": (grid_tables.read_reeds, "zones", ("interfaces", "plants", "generators", "peaks")),
+    "eia-860": (grid_tables.read_eia_860, "plants", ("generators", "peaks")),
 }
 DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
 LEAST_MW = 1e-3
@@ -227,14 +222,9 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     if cases:
         return _assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
-    columns = sorted(
-        (f"{Path(table.file).name}: {column}", column in table.looked_up)
-        for table in tables.values()
-        for column in table.columns
-    )
-    taken, ignored = (tuple(column for column, used in columns if used is read) for read in (True, False))
-    items = ReadItems(taken=taken, ignored=ignored)
-    return _assemble(draft, options, items)
+    used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
+    taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
+    return _assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
 
 
 def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:
@@ -249,17 +239,17 @@ def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tupl
             raise InputError(f"{path}: is a second table of {role}, after {tables[role].file}; give one")
         tables[role] = table
     if kind == "auto":
-        kind = next((key for key, (required, _) in NEEDS.items() if required in tables), "")
+        kind = next((key for key, (_, required, _) in READERS.items() if required in tables), "")
     given = f"a table of {next(iter(tables))}"
     if not kind:
         raise InputError(f"{files[0]}: {given} alone makes no grid; give the table of bus, zones or plants with it")
-    required, optional = NEEDS[kind]
+    reader, required, optional = READERS[kind]
     if required not in tables:
         raise InputError(f"{files[0]}: --format {kind} needs a table of {required} (is {given}); give it")
     for role, table in tables.items():
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
-    return READERS[kind](tables, options), tables
+    return reader(tables, options), tables
 
 
 def geojson(grid: Grid) -> dict[str, Any]:
