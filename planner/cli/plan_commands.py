@@ -234,14 +234,7 @@ def evaluate(
     import planner
     from planner.imports.training_run import doubts, layout_of_run, read_run
     from planner.instance.references_and_pins import long_names
-    from planner.planning.evaluate import (
-        OTHER_DECISIONS,
-        evaluated,
-        layout_question,
-        plan_of_layout,
-        summary,
-        with_switches,
-    )
+    from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance
     from planner.report.statements.verdict import run_statements
     from planner.report.summary import fitted, lines_of, terminal_width
@@ -259,25 +252,25 @@ def evaluate(
     pins |= long_names(console.read_pins(pin), "--pin")
     request = load_instance(asked, pins=pins, searched=False, constants=constants)
     if run is not None:
-        request = with_switches(request, run.switches, str(from_flags), run.items.note())
+        request = evaluating.with_switches(request, run.switches, str(from_flags), run.items.note())
     evaluation = planner.evaluate(request)
     console.tell_not_modelled(request)
     if output is not None:
         # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
-        alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
+        alone = evaluating.layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
         whole, racks = evaluation.layout.whole_racks, alone.hardware.racks or 0
         if whole > racks:
             apart = f"a plan has no two stages meet in one as in {racks:,}"
             print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
             alone = alone.replaced(hardware__racks=whole)
-        predicted = evaluated(alone)
-        left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
+        predicted = evaluating.evaluated(alone)
+        left_out = [part for part in evaluating.OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             parts = f"without {', '.join(left_out)}"
             print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
-        console.write_model(plan_of_layout(alone, predicted.layout), output)
+        console.write_model(evaluating.plan_of_layout(alone, predicted.layout), output)
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
-    text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
+    text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 

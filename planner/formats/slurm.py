@@ -16,7 +16,7 @@ from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
-from planner.formats.topology_rows import BlockRow, Hostlists, SwitchRow
+from planner.formats.topology_rows import Hostlists, TopologyRow
 from planner.formats.yaml_text import Node, dump, parse
 from planner.instance.base import Frozen
 from planner.instance.read import ReadItems
@@ -34,7 +34,7 @@ Pairs = dict[str, str]
 def read_conf(text: str, source: str) -> Topology:
     """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
     hostlists, sizes, sizes_where = Hostlists(source), list[int](), ""
-    switches, blocks = list[SwitchRow](), list[BlockRow]()
+    switches, blocks = list[TopologyRow](), list[TopologyRow]()
     printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
     for where, line in _lines(text):
         pairs = _line_pairs(line, source, where)
@@ -46,14 +46,14 @@ def read_conf(text: str, source: str) -> Topology:
             if pairs.pop("Level", None) is not None:
                 printed.add(pairs["SwitchName"])
             name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-            switches.append(SwitchRow(where, name, hosts("Nodes"), hosts("Switches")))
+            switches.append(TopologyRow(where, name, hosts("Nodes"), hosts("Switches")))
         elif "BlockName" in pairs or "AggregatedBlock" in pairs:
             for size in _sizes(pairs.pop("BlockSize"), source, where) if "BlockSize" in pairs else ():
                 printed_sizes.setdefault(size, where)
             if "BlockName" in pairs:
                 pairs.pop("BlockIndex", None)
                 name = _own(pairs, "BlockName", ("Nodes",), source, where)
-                blocks.append(BlockRow(where, name, hosts("Nodes")))
+                blocks.append(TopologyRow(where, name, hosts("Nodes")))
         elif pairs.keys() == {"BlockSizes"}:
             if sizes:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
@@ -76,7 +76,7 @@ def read_conf(text: str, source: str) -> Topology:
     return topology_rows.block_topology(source, blocks, sizes, sizes_where)
 
 
-def _conf_tree(source: str, rows: list[SwitchRow], printed: set[str]) -> Topology:
+def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topology:
     """Return the tree; the nodes that scontrol prints of a switch above others must be those of the leaves below it."""
     stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
     topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
@@ -177,7 +177,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
         switch = _text(row["switch"], source, "switch")
-        rows.append(SwitchRow(f"line {item.line}", switch, nodes, children))
+        rows.append(TopologyRow(f"line {item.line}", switch, nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
@@ -205,14 +205,14 @@ def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, .
     return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
 
 
-def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int], str]:
+def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[TopologyRow], list[int], str]:
     source = hostlists.source
     pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), "blocks")
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
         row = _mapping(item, source, "a block", ("block", "nodes"), "block")
         name = _text(row["block"], source, "block")
-        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
+        rows.append(TopologyRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):

@@ -11,7 +11,7 @@ from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, 
 from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
-from planner.formats.topology_rows import SwitchRow, tree
+from planner.formats.topology_rows import TopologyRow, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
@@ -31,18 +31,18 @@ def plan_topology(plan: Plan, source: str) -> Topology:
         problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
         raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
     several = len(plan.fabric.sites) > 1
-    rows: list[SwitchRow] = []
+    rows: list[TopologyRow] = []
     for site, fabric in sorted(plan.fabric.sites.items()):
         if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
             where = f"{source}: fabric.sites.{site}"
             raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
         rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
-        rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+        rows.append(TopologyRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
     return tree(source, rows)
 
 
-def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[SwitchRow]:
+def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[TopologyRow]:
     """Yield the switches of a site up to its root: racks as placed, leaf domain by leaf domain, the last part-full."""
     where, digits = f"fabric.sites.{site}", width(racks)
     size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
@@ -50,17 +50,17 @@ def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str 
     for i, first in enumerate(range(0, racks, size)):
         leaves.append(f"{prefix}leaf{i}")
         numbers = range(first, min(first + size, racks))
-        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{number:0{digits}d}" for number in numbers))
+        yield TopologyRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{number:0{digits}d}" for number in numbers))
     below, domains_below = tuple(leaves), 1
     for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
         each = max(1, domains // domains_below)
         blocks = [below[i : i + each] for i in range(0, len(below), each)]
         if domains and len(blocks) > 1:
             for i, block in enumerate(blocks):
-                yield SwitchRow(where, f"{prefix}{word}{i}", children=block)
+                yield TopologyRow(where, f"{prefix}{word}{i}", children=block)
             below = tuple(f"{prefix}{word}{i}" for i in range(len(blocks)))
             domains_below = domains
-    yield SwitchRow(where, root, children=below)
+    yield TopologyRow(where, root, children=below)
 
 
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:

@@ -94,8 +94,8 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchRow:
-    """A switch as a file has it; `where` is its line or path."""
+class TopologyRow:
+    """A switch or a block as a file has it; `where` is its line or path."""
 
     where: str
     name: str
@@ -103,18 +103,10 @@ class SwitchRow:
     children: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRow:
-    """A block as a file has it."""
-
-    where: str
-    name: str
-    nodes: tuple[str, ...]
+TopologyRows = Sequence[TopologyRow]
 
 
-def tree(
-    source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
-) -> Topology:
+def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequence[int] = ()) -> Topology:
     """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
     _raise_all(source, _names(rows, "switch"))
     contents = []
@@ -136,7 +128,7 @@ def tree(
 
 
 def block_topology(
-    source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
+    source: str, blocks: TopologyRows, sizes: Sequence[int], sizes_where: str = "BlockSizes"
 ) -> Topology:
     """Return a topology of blocks alone."""
     _raise_all(source, _block_problems(blocks, sizes, sizes_where))
@@ -144,7 +136,7 @@ def block_topology(
     return Topology(kind="block", blocks=own_blocks, block_sizes=tuple(sizes))
 
 
-def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
+def _block_problems(blocks: TopologyRows, sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
     yield from _names(blocks, "block")
     yield from _homes(blocks, "block")
     for block in blocks:
@@ -158,7 +150,7 @@ def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_wher
         yield f"{sizes_where}: must be at least 1 (is {sizes[0]})"
 
 
-def _names(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
+def _names(rows: TopologyRows, what: str) -> Iterator[str]:
     first: dict[str, str] = {}
     for row in rows:
         if first.setdefault(row.name, row.where) != row.where:
@@ -171,8 +163,8 @@ def _names(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
                 yield f"{row.where}: {kind} {name!r} {fault}; name it with letters, digits, '-', '_' and '.'"
 
 
-def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
-    known, above = {row.name for row in rows}, dict[str, SwitchRow]()
+def _children(rows: TopologyRows) -> Iterator[str]:
+    known, above = {row.name for row in rows}, dict[str, TopologyRow]()
     for row in rows:
         for child in row.children:
             if child not in known:
@@ -186,7 +178,7 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
             above.setdefault(child, row)
 
 
-def _homes(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
+def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
     home: dict[str, int] = {}
     twice: dict[tuple[int, int], list[str]] = {}
     for i, row in enumerate(rows):
@@ -203,7 +195,7 @@ def _homes(rows: Sequence[SwitchRow | BlockRow], what: str) -> Iterator[str]:
         yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
 
 
-def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
+def _shape(rows: TopologyRows, parents: dict[str, str]) -> Iterator[str]:
     """Name cycles. Several roots make several trees, none of which a job leaves: controllers run such clusters."""
     places = {row.name: row.where for row in rows}
     sound: set[str] = set()
@@ -255,5 +247,5 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     children = defaultdict[str | None, list[str]](list)
     for name, above in parents.items():
         children[above].append(name)
-    switches = [SwitchRow(places[box], box, tuple(nodes[box]), tuple(children[box])) for box in parents]
-    return tree(source, switches, [BlockRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])
+    switches = [TopologyRow(places[box], box, tuple(nodes[box]), tuple(children[box])) for box in parents]
+    return tree(source, switches, [TopologyRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])

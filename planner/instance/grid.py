@@ -127,10 +127,8 @@ class ShareBalanceRule(SwitchedRule):
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
 
-SOFT_UNITS = {
-    **dict.fromkeys(("headroom", "generation", "rating", "interconnect", "facility_power"), "MW"),
-    **{"area": "m2", "site_count": "sites"},
-}
+SOFT_UNITS = dict.fromkeys(("headroom", "generation", "rating", "interconnect", "facility_power"), "MW")
+SOFT_UNITS |= {"area": "m2", "site_count": "sites"}
 
 
 class SoftRule(Frozen):
