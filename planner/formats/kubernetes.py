@@ -8,7 +8,7 @@ from typing import Any
 from planner.cluster import Placement, Topology
 from planner.errors import InputError
 from planner.formats.placed_job import gpus_of_node
-from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, shown
+from planner.formats.topology_rows import chains, children_of, from_layers, heights, leaf_of, shown
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -56,7 +56,7 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
         domains = [labels.get(key) for key in DOMAIN_LABELS] if isinstance(labels, dict) else []
         domains += [attributes.get("nvlink")] if isinstance(attributes, dict) else []
         domain = next((text for text in domains if isinstance(text, str) and text), None)
-        rows.append(Layered(where, name, tuple(layers), domain))
+        rows.append((where, name, layers, domain))
     return from_layers(source, rows)
 
 
@@ -84,7 +84,7 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
             raise InputError(f"{source}: {where}: {problem}; label it")
         domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
         if own:
-            rows.append(Layered(f"{where} ({name})", name, own, domain))
+            rows.append((f"{where} ({name})", name, own, domain))
     return from_layers(source, rows)
 
 

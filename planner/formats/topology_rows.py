@@ -213,32 +213,25 @@ def _shape(rows: TopologyRows, parents: dict[str, str]) -> Iterator[str]:
         yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"
 
 
-@dataclass(frozen=True, slots=True)
-class Layered:
-    """A node, the switches above it from its leaf up, and its scale-up domain."""
+def from_layers(source: str, rows: Iterable[tuple[str, str, Sequence[str], str | None]]) -> Topology:
+    """Return the tree, several highest switches under one named root. InputError: a switch or node has two parents.
 
-    where: str
-    node: str
-    switches: tuple[str, ...]
-    domain: str | None = None
-
-
-def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
-    """Return the tree, several highest switches under one named root. InputError: a switch or node has two parents."""
+    Of each node a row: where it is in the file, its name, the switches above it from its leaf up, its scale-up domain.
+    """
     parents, places, seen = dict[str, str | None](), dict[str, str](), dict[str, str]()
     nodes, domains = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for row in rows:
-        if seen.setdefault(row.node, row.where) != row.where:
-            raise InputError(f"{source}: {row.where}: node {row.node!r} is already at {seen[row.node]}; keep one")
-        for name, above in zip(row.switches, (*row.switches[1:], None), strict=True):
+    for where, node, chain, domain in rows:
+        if seen.setdefault(node, where) != where:
+            raise InputError(f"{source}: {where}: node {node!r} is already at {seen[node]}; keep one")
+        for name, above in zip(chain, (*chain[1:], None), strict=True):
             if parents.setdefault(name, above) != above:
                 one, two = (repr(parent) if parent else "the top" for parent in (parents[name], above))
                 problem = f"switch {name!r} is below {one} at {places[name]} and below {two} here"
-                raise InputError(f"{source}: {row.where}: {problem}; give switches names of their own")
-            places.setdefault(name, row.where)
-        nodes[row.switches[0]].append(row.node)
-        if row.domain:
-            domains[row.domain].append(row.node)
+                raise InputError(f"{source}: {where}: {problem}; give switches names of their own")
+            places.setdefault(name, where)
+        nodes[chain[0]].append(node)
+        if domain:
+            domains[domain].append(node)
     roots = [switch for switch, above in parents.items() if above is None]
     if len(roots) > 1:
         places.setdefault(ROOT, "the top")
@@ -248,4 +241,4 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     for name, above in parents.items():
         children[above].append(name)
     switches = [TopologyRow(places[box], box, tuple(nodes[box]), tuple(children[box])) for box in parents]
-    return tree(source, switches, [TopologyRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])
+    return tree(source, switches, [TopologyRow(seen[own[0]], name, tuple(own)) for name, own in domains.items()])
