@@ -163,13 +163,13 @@ class Cluster(placing.LeafMap):
 
     def problem(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> placing.Counted:
         """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
-        return placing.in_segments(job, self.leaves, self.taken(busy, free))
+        return placing.in_units(job, self.leaves, self.taken(busy, free))
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool
     ) -> tuple[placing.Counted, Outcome[Solution]]:
         """Solve the job's counts: of a mesh its level to place, in the trees where most levels inside are whole."""
-        counted = placing.in_segments(job, self.leaves, taken)
+        counted = placing.in_units(job, self.leaves, taken)
         trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
         parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
         fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
@@ -179,7 +179,7 @@ class Cluster(placing.LeafMap):
         if job.mesh is not None:
             level = {tree: placing.level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
             fits = [tree for tree in fits if level[tree] == max(level.values())]
-            counted = placing.in_blocks(job, self.leaves, taken, level[fits[0]])
+            counted = placing.in_units(job, self.leaves, taken, level[fits[0]])
         parts = [placing.only(counted.q, trees[tree]) for tree in fits] if self.trees > 1 else [counted.q]
         best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
         return replace(counted, q=parts[best]), outcome
@@ -326,10 +326,7 @@ class Clock:
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
-
-    Raise InputError if the plan has no such fabric, or the cluster does not have its shape.
-    """
+    """Give each node the place of a rack in the fabric of a plan of one site. InputError: it has none of this shape."""
     physics, network = PlanPhysics(plan=plan), plan.instance.network
     if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
