@@ -1,7 +1,7 @@
 """Fit constants to a user's few measured steps, with the catalogue and what its rows leave open as prior."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -64,24 +64,16 @@ def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], va
     return np.array([math.log(step_seconds(entries.machine(r.machine), r.strategy) / (r.seconds or 1.0)) for r in runs])
 
 
-def slopes_of(
-    runs: Sequence[Measured], constants: Sequence[FittedConstant], weights: Numbers, prior: Numbers, high: Numbers
-) -> Callable[[Numbers], Numbers]:
-    """Return the Jacobian of the residuals, `prior` last; a constant is moved only for the runs that it touches."""
-    touched = [np.array([i for i, r in enumerate(runs) if c.touches(r.machine)], dtype=int) for c in constants]
-
-    def slopes(x: Numbers) -> Numbers:
-        table = np.zeros((len(runs), len(x)))
-        base = log_errors(runs, constants, list(np.exp(x)))
-        for j, rows in enumerate(touched):
+def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
+    """Return the slope of each run's log error along each constant's logarithm at `x`, 0 where it does not touch it."""
+    slopes, base = np.zeros((len(runs), len(x))), log_errors(runs, constants, list(np.exp(x)))
+    for j, constant in enumerate(constants):
+        if rows := [i for i, r in enumerate(runs) if constant.touches(r.machine)]:
             step = STEP if x[j] + STEP < high[j] else -STEP
             moved = x.copy()
             moved[j] += step
-            if len(rows):
-                each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
-                table[rows, j] = (each - base[rows]) / step * weights[rows]
-        return np.concatenate([table, prior])
-
+            each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
+            slopes[rows, j] = (each - base[rows]) / step
     return slopes
 
 
@@ -201,10 +193,9 @@ def _posterior(
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
     prior = _prior(runs[0].machine, constants, spreads)
-    slopes_at = slopes_of(runs, constants, np.ones(len(runs)), np.zeros((0, len(constants))), high)
     x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
-        slopes = slopes_at(x) * ~bound
+        slopes = slopes_at(x, runs, constants, high) * ~bound
         errors = log_errors(runs, constants, list(np.exp(x)))
         found = shifts(errors - slopes @ (x - start), slopes, prior)
         towards = np.where(bound, x, x + np.clip(start + found.mean - x, -FARTHEST, FARTHEST))

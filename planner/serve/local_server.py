@@ -173,7 +173,6 @@ class _PageHandler(BaseHTTPRequestHandler):
         """Print no line a request."""
 
     def do_GET(self) -> None:
-        """Return the page, or what was found."""
         path = urlsplit(self.path).path
         pages = {f"/plan/{x.number}.{kind}": x.plan for x in self.questions.asked for kind in ("html", "json")}
         if not self._is_local():
@@ -192,7 +191,6 @@ class _PageHandler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{path}: there is no such page; the questions are at /")
 
     def do_POST(self) -> None:
-        """Take the form: a question, or the end of the one that is being answered."""
         size = self.headers.get("Content-Length", "")
         if not self._is_local() or not size.isdecimal() or int(size) > MOST_BYTES:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")

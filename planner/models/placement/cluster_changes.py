@@ -123,7 +123,6 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
 def _formulate(
     leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
 ) -> "LevelModel":
-    """Write down units by group and leaf, new pieces, and whether a group is split or across pods."""
     from ortools.sat.python import cp_model
 
     from planner.models.placement.proven_levels import LevelModel, runs_of

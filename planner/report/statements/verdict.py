@@ -56,7 +56,6 @@ def verdict(plan: Plan) -> Iterator[Statement]:
 
 
 def _comes_to(plan: Plan, value: float) -> str:
-    """Write the sentence on the plan's objective and its days with their range."""
     section, trains = plan.layout.metrics if plan.layout else plan.pools, ""
     if section is not None:
         low, high = section.days_to_train_interval
@@ -166,7 +165,6 @@ def _ends(plan: Plan) -> Iterator[Statement]:
 
 
 def _alternatives(plan: Plan) -> Iterator[Statement]:
-    """State the GPUs that were not chosen, with the fewest days on each that are known, and when they are ready."""
     others, proof = plan.instance.hardware.alternatives, plan.proof
     if not others:
         return
