@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
+from typing import Any
 
 from planner.cluster import (
     Defragmentation,
@@ -311,15 +312,7 @@ def replace(
 
 
 def replace_in_files(
-    topology: Topology,
-    job: Job | Path,
-    running: Path,
-    failed: str,
-    *,
-    busy: Sequence[str],
-    time_limit: float | None,
-    seed: int,
-    threads: int | None,
+    topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
     placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
@@ -328,8 +321,7 @@ def replace_in_files(
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"
         raise InputError(f"--replace: {where}; give nodes of {fold_names(placed.nodes)}")
-    found = replace(cluster, read_job(job), placed, hosts, time_limit=time_limit, seed=seed, threads=threads)
-    return found.placement
+    return replace(cluster, read_job(job), placed, hosts, **options).placement
 
 
 @bounded

@@ -256,7 +256,6 @@ class _PageHandler(BaseHTTPRequestHandler):
 
 
 def _in_unit(value: float | None, unit: str) -> str:
-    """Return a figure of the goal in its unit: days, dollars, or a bare number for the loss."""
     if value is None:
         return "none yet"
     return {"days": f"{value:,.4g} days", "usd": money(value)}.get(unit, f"{value:,.5g}")

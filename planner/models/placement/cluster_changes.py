@@ -1,11 +1,9 @@
 """Changes of a cluster with jobs on it, at minimum cost: groups repaired or grown, jobs stopped, leaves freed."""
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from planner.models import Options
@@ -169,7 +167,7 @@ def _formulate(
 def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
     """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
     every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
-    fewest = bisect_left(list(accumulate(on[leaf] for leaf in every)), size) + 1
+    fewest = count_to_reach([on[leaf] for leaf in every], size)
     pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
     return next((own for own in pods if sum(on[leaf] for leaf in own) >= size), every[:fewest])
 

@@ -163,8 +163,9 @@ class Exchange:
         self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
         self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
         for i, hole in self.hole.items():
-            self.by_hole.setdefault((problem.leaves[i].free, hole), set()).add(i)
-            self.by_pod.setdefault(problem.pod_of[i], {}).setdefault(problem.leaves[i].free, set()).add(i)
+            leaf = problem.leaves[i]
+            self.by_hole.setdefault((leaf.free, hole), set()).add(i)
+            self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
         """Give a chain its holes within one pod, that with the fewest leaves; None where no pod can have them all."""

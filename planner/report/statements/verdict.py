@@ -190,7 +190,6 @@ def _ready(months: float) -> str:
 
 
 def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
-    """State what a cheaper and a simpler plan would take, and what the framework's rules cost."""
     cheaper, simplest, freed = plan.objective.cheaper, plan.objective.simplest, plan.objective.freed
     if cheaper is not None and plan.cost is not None and value:
         saved = plan.counted_usd - cheaper.capital_usd
