@@ -20,7 +20,7 @@ from planner.calibration.constants import (
     MeasuredConstant,
     MeasuredConstants,
     MeasuredLine,
-    entries_with,
+    machines_with,
 )
 from planner.calibration.measured_steps import MeasuredRun
 from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
@@ -59,9 +59,9 @@ def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
 
 def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds of each run, with the constants at these values."""
-    names = {r.machine.gpu.name for r in runs}, {r.machine.software.name for r in runs}
-    entries = entries_with(constants, values, *names)
-    return np.array([math.log(step_seconds(entries.machine(r.machine), r.strategy) / (r.seconds or 1.0)) for r in runs])
+    machines = machines_with(constants, values, [r.machine for r in runs])
+    each = zip(machines, runs, strict=True)
+    return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
 def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
