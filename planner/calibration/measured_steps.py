@@ -282,7 +282,6 @@ def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
 
 
 def _replicas(line: TableLine, replica_gpus: int) -> int:
-    """Read data parallelism; where it is not given it follows from the GPUs."""
     if not line.texts.get("gpus"):
         return line.count("dp", absent=1)
     gpus = line.count("gpus")
@@ -295,7 +294,6 @@ def _replicas(line: TableLine, replica_gpus: int) -> int:
 
 
 def _micro_batches(line: TableLine, replicas: int, sequences: int) -> int:
-    """Read the micro-batches of a replica and step; where they are not given they follow from the global batch."""
     if line.texts.get("micro_batches"):
         return line.count("micro_batches")
     if not line.texts.get("global_batch"):

@@ -56,10 +56,7 @@ class Counted:
 
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
-    """Count a job's own groups, of a mesh its data groups, in its segments; with `at` a level's blocks in those inside.
-
-    A unit is always of whole segments.
-    """
+    """Count a job's groups, of a mesh its data groups, in its segments; with `at` a level's blocks in those inside."""
     segment, found = job.segment_nodes, levels(job)
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
@@ -148,11 +145,11 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
         return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
-    found, figures = levels(job), list[Figure]()
+    found = levels(job)
     level, axis = found[counted.level], next(reversed(numbering(job, counted.level)), None)
     along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-    for inner in found[: counted.level]:
-        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    inside = (f"split {inner.what}" for inner in found[: counted.level])
+    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside]
     for i, (own, *proven) in enumerate(rows):
         name = f"boundaries across pods {along}" if own.startswith("boundaries") else own
         if level.axis != "data" and i < 2 + counted.q.tiers:

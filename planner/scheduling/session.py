@@ -191,10 +191,7 @@ def opened(
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
-    """Return the cluster, and the nodes to leave out in addition to those that it has busy.
-
-    They are the `busy` ones, those taken according to the `state` file, and, if `only` is given, all others than these.
-    """
+    """Return the cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
     from planner.formats.topology_files import read_topology
 
     if isinstance(topology, (str, Path)):
@@ -212,10 +209,7 @@ def opened(
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
-
-    Raise InputError where a file cannot be read, a node is not in the topology, or two jobs have one node.
-    """
+    """Return the jobs of files, of Slurm or `planner place --format json`. InputError: unreadable, or unknown nodes."""
     running = list[Running]()
     for file in files:
         text = read_text(file, REMEDY)

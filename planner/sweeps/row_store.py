@@ -76,10 +76,7 @@ class Row(Frozen):
         return None if curve is None else curve.model_dump(mode="json")
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
-
-        A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
-        """
+        """Return the row as one level of columns: the point's paths and the plan's names with the row's own."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = (self.objective or RowObjective(name="")).model_dump()
@@ -89,7 +86,7 @@ class Row(Frozen):
 
 
 def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the columns of a curve in JSON: its proven share, how many points it has, the figures of all of them."""
+    """Return the columns of a curve in JSON: its proven share, how many points it has, each figure of all of them."""
     if curve is None:
         return {}
     columns: dict[str, Any] = {"curve.epsilon": curve["epsilon"], "curve.stopped": curve["stopped"]}
@@ -183,11 +180,10 @@ class Store:
             if not data.endswith(b"\n"):
                 os.truncate(self.path, data.rfind(b"\n") + 1)
             _require_same(self.path, latest(self.rows), base)
-        except InputError:
+        except (InputError, OSError) as error:
             os.close(self._file)
-            raise
-        except OSError as error:
-            os.close(self._file)
+            if isinstance(error, InputError):
+                raise
             if isinstance(error, BlockingIOError):
                 owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
                 problem = f"another sweep is writing it (process {owner or 'unknown'})"

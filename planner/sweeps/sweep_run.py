@@ -158,7 +158,6 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
     deaths = Counter[str]()
 
     def advance(lane: Lane) -> None:
-        """Start the next point of a lane: its own, or the last one of the longest queue."""
         longest = max(lanes, key=lambda other: len(other.waiting))
         if lane.waiting or longest.waiting:
             task = lane.waiting.popleft() if lane.waiting else longest.waiting.pop()

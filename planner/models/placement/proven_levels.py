@@ -43,7 +43,6 @@ class JobPlacementModel:
     arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
-    take: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole): those that chains take
     members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
     local: list[tuple[int, int, cp_model.IntVar]] = field(default_factory=list)  # (tier, switch, groups within)
     chains: "dict[int, Chains]" = field(default_factory=dict)  # by pod
@@ -84,7 +83,7 @@ def place_split_groups(flows: JobPlacementModel) -> None:
         inside = sum(members[k] for members in flows.members)
         flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
     for (pod, hole), rest in flows.rest.items():
-        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.take.get((pod, hole), 0) <= rest)
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
 
 
 def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
@@ -94,13 +93,14 @@ def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
         for units, count in sorted(wholly.items()):
             if units:
                 idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                untouched = flows.rest[pod, units] - flows.take.get((pod, units), 0)
+                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
                 flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
 
 
 def levels(flows: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
-    problem, taken = flows.q, sum(flows.take.values())
+    problem = flows.q
+    taken = sum(variable for chain in flows.chains.values() for variable in chain.used.values())
     goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
     closed = [at for chain in flows.chains.values() for at in chain.closed.items()]
     joints = [variable for pool in flows.pools for variable in pool.more.values()]  # of shares: a piece more each
@@ -298,7 +298,6 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
         flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
     kinds = range(len(problem.kinds))
     for pod, chain in flows.chains.items():
-        flows.take.update({at: chain.used[at[1]] for at in flows.rest if at[0] == pod and at[1] in chain.used})
         flows.members.append([chain.items[kind] for kind in kinds])
         above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
         flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)

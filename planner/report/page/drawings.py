@@ -396,7 +396,6 @@ def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
 
 
 def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
-    """Draw dark spans thin, and lit ones as thick as their wavelengths, dashed where no route uses them until a cut."""
     lit = {edge.id for edge in wan.edges}
     for span in fibre.fibre_edges:
         if span.name not in lit:
