@@ -369,31 +369,25 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
     if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
-        turned = _pipelines_whole(cluster, job, first, busy, options)
-        timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
+        # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
+        stages, replicas = job.mesh["pipeline"], job.mesh["data"]
+        turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
+        nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
+        groups = list(slots(job))
+        counts = placing.counted_on(cluster, groups, nodes)
+        crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
+        values = [counts["groups_split"], counts["extra_pieces"], *crossing]
+        # Beside the first level nothing is proven of these, as they are not what was minimized.
+        bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+        figures = tuple(
+            Figure(name=figure.name, value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
+            for figure, value, own in zip(first.figures[: len(values)], values, bounds, strict=True)
+        )
+        whole = first.replaced(nodes=nodes, **counts, figures=figures)
+        timed.append((clock.seconds(clock.crossings(job, nodes)), whole))
     seconds, best = min(timed, key=lambda pair: pair[0])
     status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
     certificate = best.certificate.replaced(
         status=status, objective=seconds, bound=bound, gap=gap, formulation=FORMULATION, minimizes=STEP_MINIMIZES
     )
     return best.replaced(step_seconds=seconds, step_seconds_bound=bound, certificate=certificate)
-
-
-def _pipelines_whole(
-    cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
-) -> Placement:
-    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings."""
-    # Beside the first level nothing is proven of these, as they are not what was minimized.
-    stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
-    turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
-    nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-    groups = list(slots(job))
-    counts = placing.counted_on(cluster, groups, nodes)
-    crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
-    values = [counts["groups_split"], counts["extra_pieces"], *crossing]
-    bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
-    figures = [
-        Figure(name=figure.name, value=value, bound=bound, analytic_bound=min(bound, figure.analytic_bound))
-        for figure, value, bound in zip(first.figures[: len(values)], values, bounds, strict=True)
-    ]
-    return first.replaced(nodes=nodes, **counts, figures=tuple(figures))

@@ -185,8 +185,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             if path.endswith(".json"):
                 self._send(HTTPStatus.OK, "application/json", plan.model_dump_json(indent=1) + "\n")
             else:
-                page = report_page([(plan.instance.name, plan)], date.today())
-                self._send(HTTPStatus.OK, "text/html", page)
+                self._send(HTTPStatus.OK, "text/html", report_page([(plan.instance.name, plan)], date.today()))
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{path}: there is no such page; the questions are at /")
 

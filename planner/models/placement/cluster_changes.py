@@ -44,8 +44,16 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
     if need > free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
+    # Each group is bounded by itself: on its own leaves, or on the fewest others, if all that is free were its own.
+    largest = sorted((leaf.free for leaf in leaves), reverse=True)
+    split = extra = across = 0
+    for group in groups:
+        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
+        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
+        split, extra = split + (pieces > 1), extra + pieces - 1
+        across += len({leaves[i].pod for i in group.stays}) > 1
     taken = _nearest(leaves, groups)
-    progress = Progress(taken, cost(leaves, groups, taken), list(_analytic(leaves, groups)), deadline)
+    progress = Progress(taken, cost(leaves, groups, taken), [split, extra, across], deadline)
     if not progress.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
@@ -63,18 +71,6 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
             on[g].add(i)
     across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
     return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
-
-
-def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tuple[int, int, int]:
-    """Bound each group by itself: on its own leaves, or on the fewest others, if all that is free were its own."""
-    largest = sorted((leaf.free for leaf in leaves), reverse=True)
-    split = extra = across = 0
-    for group in groups:
-        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
-        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
-        split, extra = split + (pieces > 1), extra + pieces - 1
-        across += len({leaves[i].pod for i in group.stays}) > 1
-    return split, extra, across
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:

@@ -529,8 +529,7 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
             return
         if exclude:
             model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-        limit = progress.deadline.limit
-        outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)
+        outcome = run(model, time_limit=progress.deadline.limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
         progress.variables += len(model.proto.variables)
         progress.constraints += len(model.proto.constraints)
