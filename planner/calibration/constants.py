@@ -31,6 +31,7 @@ class FittedConstant:
     path: str
     low: float
     high: float
+    spread: float = 0.0  # that lines must narrow: standard deviation of its logarithm where they alone speak of it
 
     @property
     def name(self) -> str:
