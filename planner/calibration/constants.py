@@ -149,7 +149,10 @@ Given = MeasuredConstants | Mapping[str, Any] | str | Path
 
 
 def read_constants(given: Given) -> MeasuredConstants:
-    """Read constants by path, from a file's content as a dict, or as they are. InputError: they are no constants."""
+    """Read constants; `given` is a path, the content of a file as a dict, or the constants.
+
+    InputError: they are no such constants, or one of them is no figure of an accelerator or a software stack.
+    """
     if isinstance(given, MeasuredConstants):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "constants"

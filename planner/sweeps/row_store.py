@@ -76,7 +76,10 @@ class Row(Frozen):
         return None if curve is None else curve.model_dump(mode="json")
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names with the row's own."""
+        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
+
+        A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
+        """
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = (self.objective or RowObjective(name="")).model_dump()
@@ -86,7 +89,7 @@ class Row(Frozen):
 
 
 def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the columns of a curve in JSON: its proven share, how many points it has, each figure of all of them."""
+    """Return the columns of a curve in JSON: its proven share, how many points it has, the figures of all of them."""
     if curve is None:
         return {}
     columns: dict[str, Any] = {"curve.epsilon": curve["epsilon"], "curve.stopped": curve["stopped"]}
