@@ -1,7 +1,7 @@
 """Constants of the step-time model: the catalogue path of each, and a user's own with the code that uses them."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ class FittedConstant:
     path: str
     low: float
     high: float
+    spread: float = 0.0  # that lines must narrow: standard deviation of its logarithm where they alone speak of it
 
     @property
     def name(self) -> str:
@@ -68,33 +69,23 @@ def put(entry: dict[str, Any], path: str, value: float) -> None:
         entry["fp16"] = value
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueEntries:
-    """Accelerators and software stacks by name."""
-
-    accelerators: dict[str, Accelerator]
-    software: dict[str, Software]
-
-    def machine(self, m: Machine) -> Machine:
-        """Return a machine with these entries in place of its own; it keeps its NIC, and the switches of its stack."""
-        switches = {key: getattr(m.software, key) for key in SWITCHES}
-        gpu = self.accelerators[m.gpu.name].replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
-        return replace(m, gpu=gpu, software=self.software[m.software.name].replaced(**switches))
-
-
-def entries_with(
-    constants: Sequence[FittedConstant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
-) -> CatalogueEntries:
-    """Return the catalogue's entries of these names with the constants at these values."""
-    names: dict[Kind, Collection[str]] = {"accelerators": gpus, "software": software}
-    entries: dict[str, dict[str, Any]] = {kind: {} for kind in names}
+def machines_with(
+    constants: Sequence[FittedConstant], values: Sequence[float], machines: Sequence[Machine]
+) -> Iterator[Machine]:
+    """Yield machines of the catalogue's entries with the constants at these values, but their NIC and switches."""
+    names: dict[Kind, set[str]] = {"accelerators": {m.gpu.name for m in machines}}
+    names["software"] = {m.software.name for m in machines}
+    entries = dict[tuple[Kind, str], Any]()
     for kind, name in ((kind, name) for kind, own in names.items() for name in own):
         entry = json.loads(json.dumps(catalogue(kind)[name]))
         for constant, value in zip(constants, values, strict=True):
             if constant.kind == kind and name in constant.entries:
                 put(entry, constant.path, float(value))
-        entries[kind][name] = TYPES[kind].model_validate(entry)
-    return CatalogueEntries(**entries)
+        entries[kind, name] = TYPES[kind].model_validate(entry)
+    for m in machines:
+        gpu = entries["accelerators", m.gpu.name].replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
+        switches = {key: getattr(m.software, key) for key in SWITCHES}
+        yield replace(m, gpu=gpu, software=entries["software", m.software.name].replaced(**switches))
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."

@@ -1,8 +1,8 @@
 """Fit constants to a user's few measured steps, with the catalogue and what its rows leave open as prior."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,11 +16,10 @@ from planner.calibration.constants import (
     CommonFactor,
     FittedConstant,
     KeptConstant,
-    Kind,
     MeasuredConstant,
     MeasuredConstants,
     MeasuredLine,
-    entries_with,
+    machines_with,
 )
 from planner.calibration.measured_steps import MeasuredRun
 from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
@@ -59,29 +58,21 @@ def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
 
 def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds of each run, with the constants at these values."""
-    names = {r.machine.gpu.name for r in runs}, {r.machine.software.name for r in runs}
-    entries = entries_with(constants, values, *names)
-    return np.array([math.log(step_seconds(entries.machine(r.machine), r.strategy) / (r.seconds or 1.0)) for r in runs])
+    machines = machines_with(constants, values, [r.machine for r in runs])
+    each = zip(machines, runs, strict=True)
+    return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
-def slopes_of(
-    runs: Sequence[Measured], constants: Sequence[FittedConstant], weights: Numbers, prior: Numbers, high: Numbers
-) -> Callable[[Numbers], Numbers]:
-    """Return the Jacobian of the residuals, `prior` last; a constant is moved only for the runs that it touches."""
-    touched = [np.array([i for i, r in enumerate(runs) if c.touches(r.machine)], dtype=int) for c in constants]
-
-    def slopes(x: Numbers) -> Numbers:
-        table = np.zeros((len(runs), len(x)))
-        base = log_errors(runs, constants, list(np.exp(x)))
-        for j, rows in enumerate(touched):
+def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
+    """Return the slope of each run's log error along each constant's logarithm at `x`, 0 where it does not touch it."""
+    slopes, base = np.zeros((len(runs), len(x))), log_errors(runs, constants, list(np.exp(x)))
+    for j, constant in enumerate(constants):
+        if rows := [i for i, r in enumerate(runs) if constant.touches(r.machine)]:
             step = STEP if x[j] + STEP < high[j] else -STEP
             moved = x.copy()
             moved[j] += step
-            if len(rows):
-                each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
-                table[rows, j] = (each - base[rows]) / step * weights[rows]
-        return np.concatenate([table, prior])
-
+            each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
+            slopes[rows, j] = (each - base[rows]) / step
     return slopes
 
 
@@ -100,53 +91,40 @@ NONE = "the catalogue's entry has none of it"
 TOGETHER = 0.7  # correlation from which two constants are not told apart
 RATES = (MAX_SHARE, "attention_efficiency", "hbm_efficiency", "scale_up_efficiency", "nic_efficiency")
 
-
-@dataclass(frozen=True, slots=True)
-class Tunable:
-    """A figure that measured steps may determine, with its bounds and the spread that lines must narrow."""
-
-    kind: Kind
-    path: str
-    low: float
-    high: float
-    spread: float
-
-
-TUNABLES: tuple[Tunable, ...] = (
-    Tunable("accelerators", "attention_efficiency", 0.1, 1.0, SHARES),
-    Tunable("accelerators", "softmax_width", 1.0, 1000.0, WORK),
-    Tunable("accelerators", "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
-    Tunable("accelerators", "hbm_efficiency", 0.3, 1.0, SHARES),
-    Tunable("accelerators", "kernel_seconds", 1e-7, 1e-4, WORK),
-    Tunable("accelerators", "gemm_efficiency.tail_elements", 1.0, 1e7, WORK),
-    Tunable("accelerators", "gemm_efficiency.unaligned_share", 0.1, 1.0, SHARES),
-    Tunable("accelerators", "scale_up_efficiency", 0.2, 1.0, SHARES),
-    Tunable("accelerators", "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
-    Tunable("accelerators", "nic_efficiency", 0.1, 1.0, SHARES),
-    Tunable("accelerators", "nic_latency_seconds", 1e-7, 2e-4, WORK),
-    Tunable("software", "score_efficiency", 0.03, 1.0, WORK),
-    Tunable("software", "elementwise_traffic", 0.2, 8.0, WORK),
-    Tunable("software", "quantise_traffic", 0.1, 8.0, WORK),
-    Tunable("software", "loss_bytes_per_logit", 2.0, 160.0, WORK),
-    Tunable("software", "launch_seconds", 1e-7, 1e-2, SHARES),
-    Tunable("software", "collective_seconds", 1e-7, 1e-2, SECONDS),
-    Tunable("software", "microbatch_seconds", 1e-6, 0.2, SECONDS),
-    Tunable("software", "pipeline_start_seconds", 1e-7, 5e-2, SECONDS),
-    Tunable("software", "step_seconds", 1e-5, 10.0, SECONDS),
-    Tunable("software", "tensor_overlap", 0.02, 1.0, WORK),
-    Tunable("software", "expert_overlap", 0.02, 1.0, WORK),
-    Tunable("software", "all_to_all_seconds", 1e-7, 1e-2, SECONDS),
-    Tunable("software", "deep_ep_seconds", 1e-7, 1e-2, SECONDS),
-    Tunable("software", "hybrid_ep_seconds", 1e-7, 1e-2, SECONDS),
-    Tunable("software", "expert_seconds", 1e-8, 1e-3, SECONDS),
-    Tunable("software", "expert_cast_seconds", 1e-8, 1e-3, SECONDS),
-    Tunable("software", "overlap_launch_seconds", 1e-7, 1e-2, SHARES),
-    Tunable("software", "expert_efficiency", 0.1, 1.0, SHARES),
-    Tunable("software", "data_efficiency", 0.1, 1.0, SHARES),
-    Tunable("software", "sharding_exposed", 0.01, 1.0, WORK),
+# Figures that measured steps may determine, of any entries.
+TUNABLES: tuple[FittedConstant, ...] = (
+    FittedConstant("accelerators", (), "attention_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "softmax_width", 1.0, 1000.0, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
+    FittedConstant("accelerators", (), "hbm_efficiency", 0.3, 1.0, SHARES),
+    FittedConstant("accelerators", (), "kernel_seconds", 1e-7, 1e-4, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.tail_elements", 1.0, 1e7, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.unaligned_share", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_efficiency", 0.2, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("accelerators", (), "nic_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "nic_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("software", (), "score_efficiency", 0.03, 1.0, WORK),
+    FittedConstant("software", (), "elementwise_traffic", 0.2, 8.0, WORK),
+    FittedConstant("software", (), "quantise_traffic", 0.1, 8.0, WORK),
+    FittedConstant("software", (), "loss_bytes_per_logit", 2.0, 160.0, WORK),
+    FittedConstant("software", (), "launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "collective_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "microbatch_seconds", 1e-6, 0.2, SECONDS),
+    FittedConstant("software", (), "pipeline_start_seconds", 1e-7, 5e-2, SECONDS),
+    FittedConstant("software", (), "step_seconds", 1e-5, 10.0, SECONDS),
+    FittedConstant("software", (), "tensor_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "expert_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "all_to_all_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "deep_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "hybrid_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "expert_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "expert_cast_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "overlap_launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "expert_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "data_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "sharding_exposed", 0.01, 1.0, WORK),
 )
-
-
 TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
 
 
@@ -164,16 +142,15 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     computed = {r.machine.precision.compute for r in runs}
     types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
-    peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
-    named = {FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high): t.spread for t in (*peaks, *TUNABLES)}
+    peaks = [FittedConstant("accelerators", (), MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
+    named = [replace(t, entries=entries[t.kind]) for t in (*peaks, *TUNABLES)]
     base, constants = log_errors(runs, [], []), list[FittedConstant]()
     for c in (c for c in named if c.read() > 0):
         # By how much the logarithm of any run's step changes with the constant's logarithm, from the catalogue's.
         moved = np.abs(log_errors(runs, [c], [max(c.read(), c.low) / (1 + MOVE)]) - base)
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
             constants.append(c)
-    spreads = np.array([named[c] for c in constants])
-    values, found, slopes = _posterior(runs, constants, spreads)
+    values, found, slopes = _posterior(runs, constants)
     errors = log_errors(runs, constants, values)
     # How much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms.
     along, moved_by = np.mean(slopes, axis=0), float(np.mean(errors - base))
@@ -188,23 +165,20 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         number_of_lines=len(runs),
         noise=found.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
-        values=_measured(constants, spreads, values, found, slopes),
+        values=_measured(constants, values, found, slopes),
         kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in kept.items()},
         lines=_lines(runs, errors, base, found.left_out),
     )
 
 
-def _posterior(
-    runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers
-) -> tuple[list[float], Shifts, Numbers]:
+def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant]) -> tuple[list[float], Shifts, Numbers]:
     """Return constants, the shifts of their logarithms and the lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
-    prior = _prior(runs[0].machine, constants, spreads)
-    slopes_at = slopes_of(runs, constants, np.ones(len(runs)), np.zeros((0, len(constants))), high)
+    prior = _prior(runs[0].machine, constants)
     x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
-        slopes = slopes_at(x) * ~bound
+        slopes = slopes_at(x, runs, constants, high) * ~bound
         errors = log_errors(runs, constants, list(np.exp(x)))
         found = shifts(errors - slopes @ (x - start), slopes, prior)
         towards = np.where(bound, x, x + np.clip(start + found.mean - x, -FARTHEST, FARTHEST))
@@ -215,12 +189,13 @@ def _posterior(
     return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
 
 
-def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbers) -> Prior:
+def _prior(machine: Machine, constants: Sequence[FittedConstant]) -> Prior:
     """Return what published rows say of constants: the posterior of the catalogue's fit, and how sources differ."""
     table, sources = step_errors.support_table(), step_errors.table().spreads
     place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
     at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
-    wide = [table.constants[i].deviation if i >= 0 else PLAUSIBLE * s for i, s in zip(at, spreads, strict=True)]
+    plausible = PLAUSIBLE * np.array([c.spread for c in constants])
+    wide = [table.constants[i].deviation if i >= 0 else own for i, own in zip(at, plausible, strict=True)]
     per_cent = {(i, j): x for i, j, x in table.correlations}
     together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
     sizes, axes = np.linalg.eigh(np.array(together) / 100)
@@ -228,14 +203,15 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
         common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
         between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
         open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
-        plausible=PLAUSIBLE * spreads,
+        plausible=plausible,
     )
 
 
 def _measured(
-    constants: Sequence[FittedConstant], spreads: Numbers, values: Sequence[float], found: Shifts, slopes: Numbers
+    constants: Sequence[FittedConstant], values: Sequence[float], found: Shifts, slopes: Numbers
 ) -> dict[str, MeasuredConstant]:
     """Return constants by path with their intervals, and why lines do not determine one if nothing is known before."""
+    spreads = np.array([c.spread for c in constants])
     covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
     deviations, measured = np.sqrt(np.diag(covariance)), {}
     for i, (c, value) in enumerate(zip(constants, values, strict=True)):

@@ -52,11 +52,8 @@ def precision(
 
 def dtype_of(text: str) -> Dtype | None:
     """Return the type of the products that a log's name of a precision means; None where it names none."""
-    plain, known = (
-        text.lower().replace("bfloat", "bf").replace("float", "fp"),
-        cast("tuple[Dtype, ...]", get_args(Dtype)),
-    )
-    return next((dtype for dtype in known if dtype in plain), None)
+    plain = text.lower().replace("bfloat", "bf").replace("float", "fp")
+    return next((dtype for dtype in cast("tuple[Dtype, ...]", get_args(Dtype)) if dtype in plain), None)
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -171,10 +168,8 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
         machine = _machine(line)
         seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
         runs.append(MeasuredRun(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
-    for column, names in (
-        ("accelerator", [r.machine.gpu.name for r in runs]),
-        ("software", [r.machine.software.name for r in runs]),
-    ):
+    for column in ("accelerator", "software"):
+        names = [(r.machine.gpu if column == "accelerator" else r.machine.software).name for r in runs]
         for line, name in zip(lines, names, strict=True):
             if name != names[0]:
                 line.refuse(column, f"constants belong to one {column}, here {names[0]}", "calibrate each alone")
@@ -287,7 +282,6 @@ def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
 
 
 def _replicas(line: TableLine, replica_gpus: int) -> int:
-    """Read data parallelism; where it is not given it follows from the GPUs."""
     if not line.texts.get("gpus"):
         return line.count("dp", absent=1)
     gpus = line.count("gpus")
@@ -300,7 +294,6 @@ def _replicas(line: TableLine, replica_gpus: int) -> int:
 
 
 def _micro_batches(line: TableLine, replicas: int, sequences: int) -> int:
-    """Read the micro-batches of a replica and step; where they are not given they follow from the global batch."""
     if line.texts.get("micro_batches"):
         return line.count("micro_batches")
     if not line.texts.get("global_batch"):

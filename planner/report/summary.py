@@ -104,10 +104,8 @@ def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -
 
 
 def curve_claims(curve: Curve) -> Iterator[str]:
-    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan.
-
-    The knee is the plan behind which money saves few days; a curve without one may be as good as straight.
-    """
+    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan."""
+    # The knee is the plan behind which money saves few days; a curve without one may be as good as straight.
     points, bend = curve.points, proven_knee(curve.points)
     if bend is not None:
         where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
+from typing import Any
 
 from planner.cluster import (
     Defragmentation,
@@ -64,7 +65,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     waits = {"waiting": waiting, "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {placing.rules_of(jobs[0])}"
     if not admitted:
-        certificate = placing.does_not_fit(jobs[0], own[0], seed).certificate.replaced(given=given)
+        certificate = placing.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(
@@ -96,10 +97,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
 
 
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
-    """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
-
-    InputError if some jobs state bytes and others none: split groups of the two have no common weight then.
-    """
+    """Weigh kinds by bytes in millionths of the most of any job, 1 where none has any. InputError: only some have."""
     given = [[job.traffic_bytes_per_step.get(kind.name, 0.0) for kind in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
     most = max(max(of) for of in given)
@@ -177,13 +175,14 @@ def preempt(
     )
     if chosen is None:
         if problem.need > problem.free:
-            reason = f"{placing.does_not_fit(job, problem, seed).reason} with every running job stopped"
+            reason = f"{placing.does_not_fit(cluster, job, problem, seed).reason} with every running job stopped"
         else:
             none = "no choice of jobs to stop leaves room for"
             none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
-        placed = placing.unplaced(job, reason, certificate)
+        own = {"lower_bound_split": 0, "figures": (), "reason": reason, "certificate": certificate}
+        placed = placing.placed_on(cluster, job, (), **own)
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
@@ -307,22 +306,13 @@ def replace(
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
-    kept = list[Kept]()
-    for slot, units in _running_units(job, running):
-        kept.append((slot, [None if gone.intersection(unit) else unit for unit in units]))
+    units_of = _running_units(job, running)
+    kept = [(slot, [None if gone.intersection(unit) else unit for unit in units]) for slot, units in units_of]
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
 def replace_in_files(
-    topology: Topology,
-    job: Job | Path,
-    running: Path,
-    failed: str,
-    *,
-    busy: Sequence[str],
-    time_limit: float | None,
-    seed: int,
-    threads: int | None,
+    topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
     placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
@@ -331,8 +321,7 @@ def replace_in_files(
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"
         raise InputError(f"--replace: {where}; give nodes of {fold_names(placed.nodes)}")
-    found = replace(cluster, read_job(job), placed, hosts, time_limit=time_limit, seed=seed, threads=threads)
-    return found.placement
+    return replace(cluster, read_job(job), placed, hosts, **options).placement
 
 
 @bounded

@@ -55,25 +55,17 @@ class Counted:
     level: int | None
 
 
-def in_segments(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str]) -> Counted:
-    """Count a job's own groups, of a mesh its data groups, in its segments."""
-    size, weighed = job.segment_nodes, zip(job.kinds, job.weights, strict=True)
-    kinds = tuple(Kind(kind.size // size, kind.count, weight) for kind, weight in weighed)
-    return _counted(job, leaves, taken, kinds, size, None if job.mesh is None else len(levels(job)) - 1)
-
-
-def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int) -> Counted:
-    """Count the blocks of a level of a mesh, in units of the blocks inside them."""
-    found = levels(job)
-    unit = found[at - 1].size if at else job.segment_nodes
-    return _counted(job, leaves, taken, (Kind(found[at].size // unit, found[at].count),), unit, at)
-
-
-def _counted(
-    job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], kinds: tuple[Kind, ...], unit: int, level: int | None
-) -> Counted:
-    """Count kinds in units of some nodes, each of whole segments; of a mesh they are the blocks of a level."""
-    segment, counted, units = job.segment_nodes, list[Leaf](), list[list[Unit]]()
+def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
+    """Count a job's groups, of a mesh its data groups, in its segments; with `at` a level's blocks in those inside."""
+    segment, found = job.segment_nodes, levels(job)
+    if at is None:
+        unit, level = segment, None if job.mesh is None else len(found) - 1
+        weighed = zip(job.kinds, job.weights, strict=True)
+        kinds = tuple(Kind(kind.size // unit, kind.count, weight) for kind, weight in weighed)
+    else:
+        unit, level = found[at - 1].size if at else segment, at
+        kinds = (Kind(found[at].size // unit, found[at].count),)
+    counted, units = list[Leaf](), list[list[Unit]]()
     for leaf in leaves:
         whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
         units.append(_units_of(leaf, taken, segment, unit))
@@ -122,7 +114,7 @@ def placement(
     """Return the placement of an outcome by its nodes' names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
     if solution is None:
-        return does_not_fit(job, problem, seed, cluster.trees)
+        return does_not_fit(cluster, job, problem, seed)
 
     def block_numbers(leaf: int) -> list[int]:
         number = {node: i for i, block in enumerate(cluster.leaves[leaf].blocks) for node in block}
@@ -153,11 +145,11 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
         return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
-    found, figures = levels(job), list[Figure]()
+    found = levels(job)
     level, axis = found[counted.level], next(reversed(numbering(job, counted.level)), None)
     along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-    for inner in found[: counted.level]:
-        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    inside = (f"split {inner.what}" for inner in found[: counted.level])
+    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside]
     for i, (own, *proven) in enumerate(rows):
         name = f"boundaries across pods {along}" if own.startswith("boundaries") else own
         if level.axis != "data" and i < 2 + counted.q.tiers:
@@ -230,9 +222,11 @@ def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) ->
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
 
 
-def does_not_fit(job: Job, problem: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
-    """Return no nodes and the reason in numbers; of several trees `q` is the freest, or `free` are its free units."""
-    size, room = job.segment_nodes, problem.free if free is None else free
+def does_not_fit(
+    cluster: LeafMap, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
+) -> Placement:
+    """Return no nodes and why; of several trees the problem is that of the freest, or `free` are its free units."""
+    size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -240,7 +234,7 @@ def does_not_fit(job: Job, problem: PlacementProblem, seed: int, trees: int = 1,
     certificate = proof.certificate(
         formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
     )
-    return unplaced(job, reason, certificate)
+    return placed_on(cluster, job, (), lower_bound_split=0, figures=(), reason=reason, certificate=certificate)
 
 
 def rules_of(job: Job, trees: int = 1) -> str:
@@ -253,24 +247,6 @@ def rules_of(job: Job, trees: int = 1) -> str:
     return "; ".join(rules)
 
 
-def unplaced(job: Job, reason: str, certificate: Certificate) -> Placement:
-    """Return no nodes for a job, with the reason and the certificate."""
-    return Placement(
-        job=job.name,
-        nodes=(),
-        groups=(),
-        groups_split=0,
-        lower_bound_split=0,
-        extra_pieces=0,
-        groups_cross_pod=0,
-        figures=(),
-        gpus_per_node=job.gpus_per_node,
-        segment_nodes=job.segment_nodes,
-        reason=reason,
-        certificate=certificate,
-    )
-
-
 SOLVER = "dynamic programming over leaves in the order of names"
 BY_NAME_FORMULATION = (
     "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
@@ -281,11 +257,7 @@ REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) 
 
 
 def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
-    """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
-
-    InputError if ranks of a group do not follow each other, or leaves are mixed by name: no order by name is worth a
-    choice.
-    """
+    """Choose nodes for fewest split members, groups and pieces by name. InputError: no order by name is worth it."""
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
     runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
     for tree in range(cluster.trees):
@@ -294,7 +266,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         room.append(sum(free))
         chosen += [] if found is None else [found]
     if not chosen:
-        return does_not_fit(job, in_segments(job, cluster.leaves, taken).q, seed, cluster.trees, max(room))
+        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
     placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
     left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"

@@ -163,13 +163,13 @@ class Cluster(placing.LeafMap):
 
     def problem(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> placing.Counted:
         """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
-        return placing.in_segments(job, self.leaves, self.taken(busy, free))
+        return placing.in_units(job, self.leaves, self.taken(busy, free))
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool
     ) -> tuple[placing.Counted, Outcome[Solution]]:
         """Solve the job's counts: of a mesh its level to place, in the trees where most levels inside are whole."""
-        counted = placing.in_segments(job, self.leaves, taken)
+        counted = placing.in_units(job, self.leaves, taken)
         trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
         parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
         fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
@@ -179,7 +179,7 @@ class Cluster(placing.LeafMap):
         if job.mesh is not None:
             level = {tree: placing.level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
             fits = [tree for tree in fits if level[tree] == max(level.values())]
-            counted = placing.in_blocks(job, self.leaves, taken, level[fits[0]])
+            counted = placing.in_units(job, self.leaves, taken, level[fits[0]])
         parts = [placing.only(counted.q, trees[tree]) for tree in fits] if self.trees > 1 else [counted.q]
         best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
         return replace(counted, q=parts[best]), outcome
@@ -191,10 +191,7 @@ def opened(
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
-    """Return the cluster, and the nodes to leave out in addition to those that it has busy.
-
-    They are the `busy` ones, those taken according to the `state` file, and, if `only` is given, all others than these.
-    """
+    """Return the cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
     from planner.formats.topology_files import read_topology
 
     if isinstance(topology, (str, Path)):
@@ -212,10 +209,7 @@ def opened(
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
-
-    Raise InputError where a file cannot be read, a node is not in the topology, or two jobs have one node.
-    """
+    """Return the jobs of files, of Slurm or `planner place --format json`. InputError: unreadable, or unknown nodes."""
     running = list[Running]()
     for file in files:
         text = read_text(file, REMEDY)
@@ -326,10 +320,7 @@ class Clock:
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
-
-    Raise InputError if the plan has no such fabric, or the cluster does not have its shape.
-    """
+    """Give each node the place of a rack in the fabric of a plan of one site. InputError: it has none of this shape."""
     physics, network = PlanPhysics(plan=plan), plan.instance.network
     if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
@@ -378,31 +369,25 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
     if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
-        turned = _pipelines_whole(cluster, job, first, busy, options)
-        timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
+        # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
+        stages, replicas = job.mesh["pipeline"], job.mesh["data"]
+        turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
+        nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
+        groups = list(slots(job))
+        counts = placing.counted_on(cluster, groups, nodes)
+        crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
+        values = [counts["groups_split"], counts["extra_pieces"], *crossing]
+        # Beside the first level nothing is proven of these, as they are not what was minimized.
+        bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+        figures = tuple(
+            Figure(name=figure.name, value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
+            for figure, value, own in zip(first.figures[: len(values)], values, bounds, strict=True)
+        )
+        whole = first.replaced(nodes=nodes, **counts, figures=figures)
+        timed.append((clock.seconds(clock.crossings(job, nodes)), whole))
     seconds, best = min(timed, key=lambda pair: pair[0])
     status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
     certificate = best.certificate.replaced(
         status=status, objective=seconds, bound=bound, gap=gap, formulation=FORMULATION, minimizes=STEP_MINIMIZES
     )
     return best.replaced(step_seconds=seconds, step_seconds_bound=bound, certificate=certificate)
-
-
-def _pipelines_whole(
-    cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
-) -> Placement:
-    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings."""
-    # Beside the first level nothing is proven of these, as they are not what was minimized.
-    stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
-    turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
-    nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-    groups = list(slots(job))
-    counts = placing.counted_on(cluster, groups, nodes)
-    crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
-    values = [counts["groups_split"], counts["extra_pieces"], *crossing]
-    bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
-    figures = [
-        Figure(name=figure.name, value=value, bound=bound, analytic_bound=min(bound, figure.analytic_bound))
-        for figure, value, bound in zip(first.figures[: len(values)], values, bounds, strict=True)
-    ]
-    return first.replaced(nodes=nodes, **counts, figures=tuple(figures))

@@ -173,7 +173,6 @@ class _PageHandler(BaseHTTPRequestHandler):
         """Print no line a request."""
 
     def do_GET(self) -> None:
-        """Return the page, or what was found."""
         path = urlsplit(self.path).path
         pages = {f"/plan/{x.number}.{kind}": x.plan for x in self.questions.asked for kind in ("html", "json")}
         if not self._is_local():
@@ -186,13 +185,11 @@ class _PageHandler(BaseHTTPRequestHandler):
             if path.endswith(".json"):
                 self._send(HTTPStatus.OK, "application/json", plan.model_dump_json(indent=1) + "\n")
             else:
-                page = report_page([(plan.instance.name, plan)], date.today())
-                self._send(HTTPStatus.OK, "text/html", page)
+                self._send(HTTPStatus.OK, "text/html", report_page([(plan.instance.name, plan)], date.today()))
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{path}: there is no such page; the questions are at /")
 
     def do_POST(self) -> None:
-        """Take the form: a question, or the end of the one that is being answered."""
         size = self.headers.get("Content-Length", "")
         if not self._is_local() or not size.isdecimal() or int(size) > MOST_BYTES:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")
@@ -258,7 +255,6 @@ class _PageHandler(BaseHTTPRequestHandler):
 
 
 def _in_unit(value: float | None, unit: str) -> str:
-    """Return a figure of the goal in its unit: days, dollars, or a bare number for the loss."""
     if value is None:
         return "none yet"
     return {"days": f"{value:,.4g} days", "usd": money(value)}.get(unit, f"{value:,.5g}")

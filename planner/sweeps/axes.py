@@ -50,10 +50,7 @@ def parts_of(path: str) -> list[str | int]:
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
-    """Return the value at a path, None where it is open. InputError: the path leads nowhere in the instance.
-
-    `whole`: it may lead to a whole list or object.
-    """
+    """Return the value at a path, None where it is open; `whole`: a list or object too. InputError: no such path."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -304,7 +301,6 @@ def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
 
 
 def _spaced(where: str, parts: Sequence[str]) -> list[Any]:
-    """List log:START:STOP:COUNT or lin:START:STOP:COUNT."""
     if len(parts) != 4:
         raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
     start, stop, count = (_number(where, part) for part in parts[1:])

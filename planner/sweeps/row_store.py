@@ -183,11 +183,10 @@ class Store:
             if not data.endswith(b"\n"):
                 os.truncate(self.path, data.rfind(b"\n") + 1)
             _require_same(self.path, latest(self.rows), base)
-        except InputError:
+        except (InputError, OSError) as error:
             os.close(self._file)
-            raise
-        except OSError as error:
-            os.close(self._file)
+            if isinstance(error, InputError):
+                raise
             if isinstance(error, BlockingIOError):
                 owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
                 problem = f"another sweep is writing it (process {owner or 'unknown'})"

@@ -158,7 +158,6 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
     deaths = Counter[str]()
 
     def advance(lane: Lane) -> None:
-        """Start the next point of a lane: its own, or the last one of the longest queue."""
         longest = max(lanes, key=lambda other: len(other.waiting))
         if lane.waiting or longest.waiting:
             task = lane.waiting.popleft() if lane.waiting else longest.waiting.pop()
@@ -298,10 +297,7 @@ def tasks_for(
 def _tasks(
     base: Instance, points: Iterable[tuple[int, Point]], options: SweepOptions, constants: MeasuredConstants | None
 ) -> Iterator[tuple[Task, Instance | None]]:
-    """Make a task of every different point, with its instance; constants are put in where a point names their part.
-
-    One of the first that is no usable instance is an InputError, one behind them fails where it is solved.
-    """
+    """Make a task of every different point, with its instance; constants are put in where a point names their part."""
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     parts = base.model_dump(mode="json").items()
@@ -320,7 +316,7 @@ def _tasks(
                 instance = load_instance(data)
             asked = instance_sha256(instance)
         except InputError as error:
-            if number < READ_FIRST:
+            if number < READ_FIRST:  # one behind them fails where it is solved
                 raise InputError(f"point {index} ({point_text(point)}): {error}") from None
             asked = json.dumps(data, sort_keys=True)
         # The options that may change the answer are a part of the key.

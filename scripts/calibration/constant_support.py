@@ -9,7 +9,7 @@ from calibration_rows import Case
 from fitted_constants import Known, whitened
 from held_out import PRIOR, SCALE, cauchy_of, fit_rows, weights_of
 
-from planner.calibration.fit import log_errors, slopes_of
+from planner.calibration.fit import log_errors, slopes_at
 
 SOURCE = (
     "scripts/calibration/calibrate.py --errors: the normal posterior round the fit to published measured steps "
@@ -24,7 +24,7 @@ def write_support(folder: Path, cases: Sequence[Case], known: Sequence[Known], v
     rows, constants = fit_rows(cases), [k.constant for k in known]
     weights, prior = weights_of(rows), PRIOR * whitened(known)
     x, high = np.log(values), np.log([c.high for c in constants])
-    slopes = slopes_of(rows, constants, weights, prior, high)(x)
+    slopes = np.concatenate([slopes_at(x, rows, constants, high) * weights[:, None], prior])
     left = np.concatenate(
         [log_errors(rows, constants, values) * weights, prior @ (x - np.log([k.centre for k in known]))]
     )

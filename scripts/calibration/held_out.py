@@ -11,7 +11,7 @@ from fitted_constants import Known, whitened
 from scipy.optimize import least_squares
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
-from planner.calibration.fit import TINY, calibrated, log_errors, slopes_of
+from planner.calibration.fit import TINY, calibrated, log_errors, slopes_at
 from planner.calibration.measured_steps import MeasuredRun
 from planner.calibration.shrinkage import Numbers
 
@@ -62,7 +62,7 @@ def fitted(
     result = least_squares(
         residuals,
         interior(start),
-        jac=slopes_of(cases, constants, weights, prior, high),
+        jac=lambda x: np.concatenate([slopes_at(x, cases, constants, high) * weights[:, None], prior]),
         bounds=(low, high),
         method="trf",
         loss=cauchy_of(len(cases)),
@@ -108,7 +108,7 @@ def constants_without(
     rows = fit_rows(cases)
     middle, weights = np.log([k.centre for k in known]), weights_of(rows)
     first = np.clip(np.log(np.maximum(values, TINY)), low, high)
-    slopes = slopes_of(rows, constants, weights, prior, high)(first)
+    slopes = np.concatenate([slopes_at(first, rows, constants, high) * weights[:, None], prior])
     for part in sorted({part_of(c) for c in cases}):
         kept = [i for i, c in enumerate(rows) if part_of(c) != part]
         print(f"fit without {part}: {len(kept)} rows", flush=True)

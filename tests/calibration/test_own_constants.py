@@ -13,7 +13,7 @@ from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_lo
 from tiers import slow
 
 import planner
-from planner.calibration.constants import CODE, GPU, MeasuredConstants, entries_with, value_at
+from planner.calibration.constants import CODE, GPU, MeasuredConstants, machines_with, value_at
 from planner.calibration.fit import TUNABLES, step_seconds
 from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
 from planner.cli.file_commands import MEASURED_HELP, table
@@ -117,8 +117,9 @@ def test_lines_off_by_one_factor_move_it(tmp_path: Path, factor: float) -> None:
     assert found.common.interval[0] <= factor <= found.common.interval[1]
     assert found.common.value == pytest.approx(factor, rel=0.005)
     rest = read_runs(scaled_log(tmp_path / "rest.csv", factor, SHAPES[1::2]), ACCELERATOR, SOFTWARE)
-    entries = entries_with(*constants_at({k: x.value for k, x in found.values.items()}), {ACCELERATOR}, {SOFTWARE})
-    assert [step_seconds(entries.machine(r.machine), r.strategy) for r in rest] == pytest.approx(
+    moved = constants_at({k: x.value for k, x in found.values.items()})
+    machines = machines_with(*moved, [r.machine for r in rest])
+    assert [step_seconds(m, r.strategy) for m, r in zip(machines, rest, strict=True)] == pytest.approx(
         [r.seconds for r in rest], rel=0.02
     )
 

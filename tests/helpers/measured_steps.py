@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.calibration.constants import GPU, FittedConstant, entries_with
+from planner.calibration.constants import GPU, FittedConstant, machines_with
 from planner.calibration.fit import step_seconds
 from planner.calibration.measured_steps import read_runs
 
@@ -40,7 +40,7 @@ def write_rows(path: Path, rows: Sequence[Sequence[object]], header: Sequence[st
 def write_log(path: Path, paths: Mapping[str, float], shapes: Sequence[Sequence[object]] = SHAPES) -> Path:
     """Write the log of a cluster whose constants are the catalogue's but for those given."""
     write_rows(path, [(*s, "bf16", 1.0) for s in shapes])
-    entries = entries_with(*constants_at(paths), {ACCELERATOR}, {SOFTWARE})
     runs = read_runs(path, ACCELERATOR, SOFTWARE)
-    seconds = [step_seconds(entries.machine(r.machine), r.strategy) for r in runs]
+    machines = machines_with(*constants_at(paths), [r.machine for r in runs])
+    seconds = [step_seconds(m, r.strategy) for m, r in zip(machines, runs, strict=True)]
     return write_rows(path, [(*s, "bf16", t) for s, t in zip(shapes, seconds, strict=True)])

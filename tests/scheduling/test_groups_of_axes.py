@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement.solve import solve
 from planner.scheduling.cluster_changes import place_queue, preempt, replace
-from planner.scheduling.placing import in_blocks, level_to_place
+from planner.scheduling.placing import in_units, level_to_place
 from planner.scheduling.session import Cluster
 
 WHAT = {"member": "members", "data": "groups"}
@@ -87,7 +87,7 @@ def test_both_solvers_agree_on_blocks(seed: int) -> None:
     topology, job, busy = random_mesh(seed, max_nodes=24)
     cluster, taken = Cluster(topology), set(busy)
     at = level_to_place(job, [sum(n not in taken for n in x.nodes) for x in cluster.leaves])
-    q = in_blocks(job, cluster.leaves, taken, at).q
+    q = in_units(job, cluster.leaves, taken, at).q
     first, second = (solve(q, Options(solver=s), fragmentation=False).solution for s in ("highs", "cpsat"))
     searched = 2 + q.tiers
     assert first.values[:searched] == second.values[:searched] == first.bounds[:searched] == second.bounds[:searched]

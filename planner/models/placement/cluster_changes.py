@@ -1,11 +1,9 @@
 """Changes of a cluster with jobs on it, at minimum cost: groups repaired or grown, jobs stopped, leaves freed."""
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from planner.models import Options
@@ -46,8 +44,16 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
     if need > free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
+    # Each group is bounded by itself: on its own leaves, or on the fewest others, if all that is free were its own.
+    largest = sorted((leaf.free for leaf in leaves), reverse=True)
+    split = extra = across = 0
+    for group in groups:
+        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
+        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
+        split, extra = split + (pieces > 1), extra + pieces - 1
+        across += len({leaves[i].pod for i in group.stays}) > 1
     taken = _nearest(leaves, groups)
-    progress = Progress(taken, cost(leaves, groups, taken), list(_analytic(leaves, groups)), deadline)
+    progress = Progress(taken, cost(leaves, groups, taken), [split, extra, across], deadline)
     if not progress.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
@@ -65,18 +71,6 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
             on[g].add(i)
     across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
     return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
-
-
-def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tuple[int, int, int]:
-    """Bound each group by itself: on its own leaves, or on the fewest others, if all that is free were its own."""
-    largest = sorted((leaf.free for leaf in leaves), reverse=True)
-    split = extra = across = 0
-    for group in groups:
-        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
-        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
-        split, extra = split + (pieces > 1), extra + pieces - 1
-        across += len({leaves[i].pod for i in group.stays}) > 1
-    return split, extra, across
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
@@ -123,7 +117,6 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
 def _formulate(
     leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
 ) -> "LevelModel":
-    """Write down units by group and leaf, new pieces, and whether a group is split or across pods."""
     from ortools.sat.python import cp_model
 
     from planner.models.placement.proven_levels import LevelModel, runs_of
@@ -170,7 +163,7 @@ def _formulate(
 def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
     """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
     every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
-    fewest = bisect_left(list(accumulate(on[leaf] for leaf in every)), size) + 1
+    fewest = count_to_reach([on[leaf] for leaf in every], size)
     pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
     return next((own for own in pods if sum(on[leaf] for leaf in own) >= size), every[:fewest])
 

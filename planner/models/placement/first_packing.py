@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, measure, min_extra_pieces
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, measure, min_extra_pieces, used
 
 Counts = list[int]
 
@@ -110,10 +110,8 @@ def with_split(
     problem: PlacementProblem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True
 ) -> Packing:
     """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
-    holes = [leaf.free for leaf in problem.leaves]
-    for (i, k), count in whole.items():
-        holes[i] -= count * problem.kinds[k].size
     packing = Packing(whole=Counter(whole))
+    holes = [leaf.free - units for leaf, units in zip(problem.leaves, used(problem, packing), strict=True)]
     for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
         for _ in range(left[k]):
             pieces = split_group(problem, holes, problem.kinds[k].size, by_pod=by_pod)
@@ -163,8 +161,9 @@ class Exchange:
         self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
         self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
         for i, hole in self.hole.items():
-            self.by_hole.setdefault((problem.leaves[i].free, hole), set()).add(i)
-            self.by_pod.setdefault(problem.pod_of[i], {}).setdefault(problem.leaves[i].free, set()).add(i)
+            leaf = problem.leaves[i]
+            self.by_hole.setdefault((leaf.free, hole), set()).add(i)
+            self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
         """Give a chain its holes within one pod, that with the fewest leaves; None where no pod can have them all."""

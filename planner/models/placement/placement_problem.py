@@ -75,11 +75,6 @@ class PlacementProblem:
             pods.setdefault(leaf.pod, []).append(i)
         return pods
 
-    @cached_property
-    def pod_of(self) -> list[int]:
-        """The pod of each leaf."""
-        return [leaf.pod for leaf in self.leaves]
-
     @property
     def tiers(self) -> int:
         """Tiers of switches between the leaves and the root."""
@@ -118,8 +113,8 @@ def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
     crossing = [sum(len({path[tier] for path in on}) > 1 for on in paths) for tier in range(problem.tiers)]
     within: Counter[int] = Counter()  # groups by the pod that they are within
     for (i, _), count in packing.whole.items():
-        within[problem.pod_of[i]] += count
-    pods = [{problem.pod_of[i] for i, _ in pieces} for _, pieces in packing.split]
+        within[problem.leaves[i].pod] += count
+    pods = [{problem.leaves[i].pod for i, _ in pieces} for _, pieces in packing.split]
     within.update(min(own) for own in pods if len(own) == 1)
     across = sum(len(own) > 1 for own in pods)
     last = boundaries(problem, +within, across), part_free(problem, used(problem, packing))

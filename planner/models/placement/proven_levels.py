@@ -43,12 +43,10 @@ class JobPlacementModel:
     arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
-    take: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole): those that chains take
     members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
     local: list[tuple[int, int, cp_model.IntVar]] = field(default_factory=list)  # (tier, switch, groups within)
-    opened: list[cp_model.IntVar] = field(default_factory=list)
-    joints: list[cp_model.IntVar] = field(default_factory=list)  # shares of a group across pods meet: a piece more each
-    wasteful: list[cp_model.IntVar] = field(default_factory=list)
+    chains: "dict[int, Chains]" = field(default_factory=dict)  # by pod
+    pools: "list[SwitchShares]" = field(default_factory=list)
 
     def require(self, name: str, rule: Any) -> None:
         """Add a rule by name."""
@@ -85,7 +83,7 @@ def place_split_groups(flows: JobPlacementModel) -> None:
         inside = sum(members[k] for members in flows.members)
         flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
     for (pod, hole), rest in flows.rest.items():
-        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.take.get((pod, hole), 0) <= rest)
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
 
 
 def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
@@ -95,22 +93,26 @@ def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
         for units, count in sorted(wholly.items()):
             if units:
                 idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                untouched = flows.rest[pod, units] - flows.take.get((pod, units), 0)
+                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
                 flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
 
 
 def levels(flows: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
-    problem, taken = flows.q, sum(flows.take.values())
+    problem = flows.q
+    taken = sum(variable for chain in flows.chains.values() for variable in chain.used.values())
     goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
-    goals.append(taken - sum(flows.opened) + sum(flows.joints))
+    closed = [at for chain in flows.chains.values() for at in chain.closed.items()]
+    joints = [variable for pool in flows.pools for variable in pool.more.values()]  # of shares: a piece more each
+    goals.append(taken - sum(variable for _, variable in closed) + sum(joints))
     if not flows.by_pod:
         return goals
     split = sum(variable for members in flows.members for variable in members)
     within = [sum(variable for at, _, variable in flows.local if at == tier) for tier in range(problem.tiers)]
     crossing = [split - local for local in within]
     boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
-    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + sum(flows.wasteful)
+    wasteful = sum(variable for need, variable in closed if need < 0)
+    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + wasteful
     return [*goals, *crossing, boundaries, part_free]
 
 
@@ -161,15 +163,13 @@ def sizes_of(problem: PlacementProblem) -> list[int]:
     return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
 
 
-def pool_shares(
-    flows: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
-) -> list[SwitchShares]:
+def pool_shares(flows: JobPlacementModel, max_split: int) -> None:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     problem, kinds = flows.q, len(flows.q.kinds)
-    given: dict[int, Mapping[int, cp_model.IntVar]] = {
-        pod: {k - kinds + 1: variable for k, variable in own.items() if k >= kinds} for pod, own in items.items()
+    given = {
+        pod: {k - kinds + 1: variable for k, variable in chain.items.items() if k >= kinds}
+        for pod, chain in flows.chains.items()
     }
-    pools: list[SwitchShares] = []
     for tier in range(1, problem.tiers + 1):
         above: dict[int, list[tuple[int, ...]]] = {}  # paths of pods by their switch of the tier, or all under the root
         for leaves in problem.pods.values():
@@ -177,12 +177,11 @@ def pool_shares(
             above.setdefault(path[tier] if tier < problem.tiers else -1, []).append(path)
         for switch, paths in above.items():
             below = tuple(dict.fromkeys(path[tier - 1] for path in paths))
-            pools.append(SwitchShares(tier=tier, switch=switch, below=below))
-            whole = join_shares(flows, pools[-1], [given[at] for at in below], max_split)
+            flows.pools.append(SwitchShares(tier=tier, switch=switch, below=below))
+            whole = join_shares(flows, flows.pools[-1], [given[at] for at in below], max_split)
             flows.members.append(whole)
             flows.local.extend((t, paths[0][t], variable) for t in range(tier, problem.tiers) for variable in whole)
-        given = {pool.switch: pool.sent for pool in pools if pool.tier == tier}
-    return pools
+        given = {pool.switch: pool.sent for pool in flows.pools if pool.tier == tier}
 
 
 def join_shares(
@@ -209,21 +208,17 @@ def join_shares(
         going[kind.size].append(pool.whole[k])
     for units in sorted(coming.keys() | going.keys()):
         flows.require(f"join_shares[{name},{units}]", sum(coming[units]) == sum(going[units]))
-    flows.joints.extend(pool.more.values())
     return list(pool.whole.values())
 
 
-def joined_groups(
-    problem: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: Values
-) -> Iterator[Split]:
-    """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
-    at_hand = {pod: list(own) for pod, own in shares.items()}
-    for tier in sorted({pool.tier for pool in pools}):
+def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], values: Values) -> Iterator[Split]:
+    """Return the groups across pods with their pieces, as the pools join the shares of each pod."""
+    for tier in sorted({pool.tier for pool in flows.pools}):
         sent: dict[int, list[Share]] = {}
-        for pool in (pool for pool in pools if pool.tier == tier):
+        for pool in (pool for pool in flows.pools if pool.tier == tier):
             sent[pool.switch] = []
             below = [share for at in pool.below for share in at_hand[at]]
-            for kind, share in _joined(problem, pool, below, values):
+            for kind, share in _joined(flows.q, pool, below, values):
                 if kind is None:
                     sent[pool.switch].append(share)
                 else:
@@ -291,39 +286,33 @@ def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     return len(problem.pods) * (own + largest * hole) + largest * largest // 2 if by_pod else own
 
 
-def formulate_chains(
-    problem: PlacementProblem, *, by_pod: bool, max_split: int
-) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
+def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int) -> JobPlacementModel:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
     flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
-    chains = {}
     for pod in flows.pods:
         follow_leaves(flows, pod)
-        chains[pod] = follow_chains(flows, pod, max_split)
+        follow_chains(flows, pod, max_split)
     for k, kind in enumerate(problem.kinds):
         placed = sum(arc for (_, _, i), arc in flows.arcs.items() if i == k)
         flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
     kinds = range(len(problem.kinds))
-    for pod, chain in chains.items():
-        flows.take.update({at: chain.used[at[1]] for at in flows.rest if at[0] == pod and at[1] in chain.used})
+    for pod, chain in flows.chains.items():
         flows.members.append([chain.items[kind] for kind in kinds])
-        flows.opened.extend(chain.closed.values())
-        flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
         above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
         flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
-    crossing = by_pod and problem.tiers and len(problem.pods) > 1
-    pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
+    if by_pod and problem.tiers and len(problem.pods) > 1:
+        pool_shares(flows, max_split)
     place_split_groups(flows)
     leave_idle_leaves_alone(flows)
-    return flows, chains, pools
+    return flows
 
 
-def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
+def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
     """Require each chain of a pod to lead from its first item to its last hole, and count their items and holes."""
     # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
-    chain, kinds = Chains(), flows.q.kinds
+    chain, kinds = flows.chains.setdefault(pod, Chains()), flows.q.kinds
     largest = max(kind.size for kind in kinds)
     items = sizes_of(flows.q) if flows.by_pod and len(flows.pods) > 1 else [kind.size for kind in kinds]
     costly = all(kind.weight for kind in kinds)
@@ -360,7 +349,6 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
     for k, variable in chain.opened.items():
         chain.items[k] = flows.model.new_int_var(0, limits[k], f"items[{pod},{k}]")
         flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined[k]))
-    return chain
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
@@ -398,32 +386,30 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
     return resting_at
 
 
-def decode_chains(
-    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
-) -> Packing:
+def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
     if not flows.by_pod:
-        packing.split.extend(_gathered(flows, chains[0], values, packing))
+        packing.split.extend(_gathered(flows, values, packing))
     shares: dict[int, list[Share]] = {}
-    for pod, chain in chains.items() if flows.by_pod else ():
+    for pod, chain in flows.chains.items() if flows.by_pod else ():
         free, split = walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = [(free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True)]
             split.extend(split_chain(sizes, items, holes))
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
-    packing.split.extend(joined_groups(flows.q, pools, shares, values))
+    packing.split.extend(joined_groups(flows, shares, values))
     # A split group of one piece is a whole one.
     whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: JobPlacementModel, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
     exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
-    for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
+    for items, used in sorted(_followed(sizes, flows.chains[0], values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
             spanning.append((items, used))
@@ -511,10 +497,10 @@ def level_model(
     max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
     if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
         max_split = min(max_split, progress.values[0] // lightest)
-    flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
+    flows = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
 
     def read(values: Values) -> tuple[Packing, tuple[int, ...]]:
-        packing = decode_chains(flows, chains, pools, values)
+        packing = decode_chains(flows, values)
         return packing, measure(problem, packing)
 
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
@@ -543,8 +529,7 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
             return
         if exclude:
             model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-        limit = progress.deadline.limit
-        outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)
+        outcome = run(model, time_limit=progress.deadline.limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
         progress.variables += len(model.proto.variables)
         progress.constraints += len(model.proto.constraints)

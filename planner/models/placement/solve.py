@@ -214,7 +214,7 @@ def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pi
     by_pod: dict[int, list[Pieces]] = {}
     across: list[Pieces] = []
     for pieces in sorted(groups):
-        pods = {problem.pod_of[i] for i, _ in pieces}
+        pods = {problem.leaves[i].pod for i, _ in pieces}
         (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
     line = problem.line if problem.line < problem.groups else 1
     in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]

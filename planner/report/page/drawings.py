@@ -184,7 +184,6 @@ def fabric_tiers(built: BuiltFabric) -> str:
 
 
 def _heading(built: BuiltFabric) -> list[tuple[str, str]]:
-    """Return lines of text on the switches, each model with its count where there are several, and the part drawn."""
     design, of = built.design, Counter[str]()
     for tier, model in zip(built.fabric.tiers, built.fabric.models, strict=True):
         of[model] += tier.switches
@@ -265,7 +264,6 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
 
 
 def _frames(built: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
-    """Draw a frame around the pod or group, and around its zone, others behind it where there are more."""
     where = {tier.name: (top, top + tier.height) for tier, top in at}
     for count, first, out in ((built.design.zones, "core", 4.0), (built.design.pods, "spine", 1.0)):
         if count < 1 or built.design.single:
@@ -398,7 +396,6 @@ def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
 
 
 def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
-    """Draw dark spans thin, and lit ones as thick as their wavelengths, dashed where no route uses them until a cut."""
     lit = {edge.id for edge in wan.edges}
     for span in fibre.fibre_edges:
         if span.name not in lit:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
@@ -50,15 +50,10 @@ def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
     """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
     lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
     for name in LANES:
-        bands: list[Band] = []
-        for at, decisions in decided:
-            value = decisions.get(name)
-            if bands and bands[-1].value == value:
-                bands[-1] = Band(bands[-1].first, at, value)
-            elif value is not None:
-                bands.append(Band(at, at, value))
-        if len(bands) > 1:
-            lanes[name] = bands
+        known = [(at, decisions[name]) for at, decisions in decided if decisions.get(name) is not None]
+        runs = [(value, [at for at, _ in run]) for value, run in groupby(known, key=lambda point: point[1])]
+        if len(runs) > 1:
+            lanes[name] = [Band(xs[0], xs[-1], value) for value, xs in runs]
     return lanes
 
 

@@ -110,7 +110,6 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _figure(value: str, where: str) -> Figure:
-    """Read a cell: a number or a truth value where it reads as one, and words such as inf as they are."""
     if not NUMBER.fullmatch(value):
         return {"true": True, "false": False}.get(value.lower(), unescaped(value))
     if not math.isfinite(float(value)):

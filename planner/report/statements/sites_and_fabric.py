@@ -85,7 +85,6 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
 
 
 def _works(sites: SitesPlan) -> Iterator[Statement]:
-    """State lines and interconnects that are bought, soft rules that are broken, and years that may come."""
     for built in sites.new_lines:
         yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
     for bought in sites.upgrades:

@@ -56,7 +56,6 @@ def verdict(plan: Plan) -> Iterator[Statement]:
 
 
 def _comes_to(plan: Plan, value: float) -> str:
-    """Write the sentence on the plan's objective and its days with their range."""
     section, trains = plan.layout.metrics if plan.layout else plan.pools, ""
     if section is not None:
         low, high = section.days_to_train_interval
@@ -166,7 +165,6 @@ def _ends(plan: Plan) -> Iterator[Statement]:
 
 
 def _alternatives(plan: Plan) -> Iterator[Statement]:
-    """State the GPUs that were not chosen, with the fewest days on each that are known, and when they are ready."""
     others, proof = plan.instance.hardware.alternatives, plan.proof
     if not others:
         return
@@ -192,7 +190,6 @@ def _ready(months: float) -> str:
 
 
 def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
-    """State what a cheaper and a simpler plan would take, and what the framework's rules cost."""
     cheaper, simplest, freed = plan.objective.cheaper, plan.objective.simplest, plan.objective.freed
     if cheaper is not None and plan.cost is not None and value:
         saved = plan.counted_usd - cheaper.capital_usd

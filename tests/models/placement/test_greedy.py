@@ -17,7 +17,7 @@ def test_holes_of_two_pods_meet_in_one() -> None:
     packing = Packing(whole=Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, 1): 1}))
     pieces = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
     assert pieces is not None
-    assert len({q.pod_of[i] for i, _ in pieces}) == 1
+    assert len({q.leaves[i].pod for i, _ in pieces}) == 1
     assert all(q.leaves[i].free - used(q, packing, i) == 2 for i, _ in pieces)
     assert Counter(k for (_, k), n in packing.whole.items() for _ in range(n)) == {0: 2, 1: 2}
 

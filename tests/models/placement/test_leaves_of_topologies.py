@@ -103,10 +103,10 @@ def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
 
 def test_a_problem_without_switches_is_one_pod() -> None:
     flat = PlacementProblem(leaves=(Leaf((), 2, 2), Leaf((), 1, 2)), kinds=(Kind(1, 2),), line=1)
-    assert (flat.tiers, flat.pods, flat.pod_of) == (0, {0: [0, 1]}, [0, 0])
+    assert (flat.tiers, flat.pods, [x.pod for x in flat.leaves]) == (0, {0: [0, 1]}, [0, 0])
     tall = PlacementProblem(
         leaves=(Leaf((5, 9), 2, 2), Leaf((4, 9), 1, 2), Leaf((5, 8), 1, 2)), kinds=(Kind(1, 2),), line=1
     )
-    assert (tall.tiers, tall.pods, tall.pod_of) == (2, {5: [0, 2], 4: [1]}, [5, 4, 5])
+    assert (tall.tiers, tall.pods, [x.pod for x in tall.leaves]) == (2, {5: [0, 2], 4: [1]}, [5, 4, 5])
     assert PlacementProblem(leaves=(), kinds=(), line=1).tiers == 0
     assert LeafNodes("x", (), (), ()).tree == 0
