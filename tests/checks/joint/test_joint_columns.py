@@ -15,9 +15,16 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
+from planner.checks.column_times import (
+    COARSE,
+    PipelineSplits,
+    StepTimeBound,
+    columns_in_time,
+    fastest_ranges,
+    total_micro_batches,
+    witness,
+)
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
-from planner.checks.layer_split import PipelineSplits, witness
-from planner.checks.step_bound import COARSE, StepTimeBound, columns_in_time, fastest_ranges, total_micro_batches
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
