@@ -274,7 +274,7 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "wan": {
         "formulation": (certificate.WAN_FORMULATION,),
-        "minimizes": (LEAST_CAPITAL, certificate.LEAST_YEARLY, certificate.UNPRICED),
+        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
     },
 }
 

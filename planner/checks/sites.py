@@ -3,8 +3,8 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
@@ -13,7 +13,7 @@ from planner.physics.site import fibre, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.plan.plan_sections import LEAST_CAPITAL, LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
 
 
 @needs("sites")
@@ -193,8 +193,7 @@ RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES,
 ROUNDING_GBPS = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(NamedTuple):
     """The demands on the wide area and its fibre, recomputed from sites and layout."""
 
     fibre: SiteFibre
@@ -241,7 +240,6 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     graph = fibre.graph(net)
 
     def rtt(start: str, end: str) -> float:
-        """Return the milliseconds of the shortest route between two sites, infinity where none joins them."""
         routes = fibre.routes(net, graph, min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
@@ -251,7 +249,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     exchange = fibre.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *fibre.traffic_demands(physics.wan, sorted(places), net.node))
     demands = {(demand.name, demand.a, demand.b): demand for demand in every}
-    return Requirements(fibre=net, window_seconds=window, forms=offered, form=form, demands=demands, rtt_ms=rtt)
+    return Requirements(net, window, offered, form, demands, rtt)
 
 
 def designed(physics: PlanPhysics) -> Violations:
@@ -350,11 +348,12 @@ def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violat
     peak: dict[str, float] = {}
     for cut in (None, *cuts):
         state, loads = f"{cut!r} is cut" if cut else "nothing is cut", defaultdict[str, float](float)
-        for route, given in ((route, given) for _, demand, given in req.stated(design) for route in demand.routes):
-            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
-            known = tuple(name for name in edges if name in req.fibre.edges)
-            for name in known:
-                loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
+        for _, demand, given in req.stated(design):
+            for route in demand.routes:
+                edges = (route.backup_edges or ()) if cut in route.edges else route.edges
+                known = tuple(name for name in edges if name in req.fibre.edges)
+                for name in known:
+                    loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
         for name, gbps in sorted(loads.items()):
             peak[name] = max(peak.get(name, 0.0), gbps)
             limit = lit_gbps.get(name, 0.0)
@@ -390,22 +389,17 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
 def repriced(physics: PlanPhysics) -> WanPlan | None:
     """Return the design with the price that its wavelengths give it."""
     req, design = requirements(physics), physics.plan.wan
-    if req is None or design is None:
-        return design
-    return design.replaced(capex_usd=req.capex_usd(physics, design))
+    return design if req is None or design is None else design.replaced(capex_usd=req.capex_usd(physics, design))
 
 
 def objective(physics: PlanPhysics) -> float | None:
-    """Compute the design's objective: capital or yearly cost in USD, or wavelengths times route-km without prices."""
+    """Compute the design's objective: capital in USD, or wavelengths times route-km where nothing is priced."""
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return None
-    if not any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
-        return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
-    if design.certificate.minimizes == LEAST_CAPITAL:
+    if any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
         return req.capex_usd(physics, design)
-    grid, net = physics.grid, physics.wan
-    return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
+    return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
 
 
 WAN_RULES = (designed,)
