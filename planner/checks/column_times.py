@@ -29,18 +29,13 @@ COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks 
 NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
 
 
-def total_micro_batches(cut: Cut) -> int:
-    """Return the micro-batches that a step holds over all replicas."""
-    return cut.space.sequences // cut.shape.micro_batch
-
-
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
     pipeline has at least a whole round of micro-batches.
     """
-    shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
+    shape, total, pins, times = cut.shape, cut.total_micro_batches, cut.space.instance.pins, cut.times.times
     most = np.zeros_like(pipelines.p)
     for wired in set(pipelines.wired.tolist()):
         most[pipelines.wired == wired] = racks(wired)
@@ -173,7 +168,7 @@ class StepTimeBound(ColumnTimes):
     def once_a_micro_batch(self) -> Floats:
         """Seconds that occur once a step, over the most micro-batches of all replicas."""
         every = self.ranges.max_replicas * self.ranges.max_micro_batches
-        return np.asarray(self.once / np.minimum(every, total_micro_batches(self.cut)), dtype=np.float64)
+        return np.asarray(self.once / np.minimum(every, self.cut.total_micro_batches), dtype=np.float64)
 
     @cached_property
     def stretch_of_more(self) -> Floats:
@@ -209,7 +204,7 @@ class StepTimeBound(ColumnTimes):
             min_replicas=np.maximum(ranges.min_replicas, low),
             min_micro_batches=np.maximum(ranges.min_micro_batches, least),
         ).part(which)
-        return found.part(np.flatnonzero(self.seconds[which] < limit)).within(total_micro_batches(self.cut))
+        return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
     def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
         """Return the indices of ranges whose stages hold all layers, each within its memory and in `seconds` seconds.
@@ -285,7 +280,7 @@ def columns_in_time(
         floor, some = replace(floor, ranges=floor.ranges.part(few)), some.part(few)
         room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.tails[1]
         some = floor.in_time(limit, floor.holding(room, (None,)))
-        single = some.single
+        single = (some.min_replicas == some.max_replicas) & (some.min_micro_batches == some.max_micro_batches)
         if np.any(single):
             yield some.part(single)
         if not np.all(single):

@@ -209,11 +209,6 @@ class CutPipelines:
         own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
         return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
 
-    @property
-    def single(self) -> NDArray[np.bool_]:
-        """Which ranges have one number of replicas and one of micro-batches."""
-        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
-
     def within(self, total: int) -> "CutPipelines":
         """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
         found = replace(
@@ -265,6 +260,11 @@ class Cut:
     def machine(self) -> Machine:
         """The machine with padded sequences."""
         return self.times.machine
+
+    @property
+    def total_micro_batches(self) -> int:
+        """Micro-batches that a step holds over all replicas."""
+        return self.space.sequences // self.shape.micro_batch
 
     @cached_property
     def least_layers(self) -> int:
