@@ -27,6 +27,9 @@ from planner.physics.site import wan as wide_area
 from planner.physics.training import step
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
 
+MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
+FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
+
 
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
     """Yield the fabrics of the plan's sites by name."""
@@ -54,9 +57,6 @@ def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
     """Recompute the rates of links from the instance's NIC, its lanes, and the switch of the leaves."""
     nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
     return LinkRates(nic_gbps / lanes, physics.switches[switch].port_gbps)
-
-
-MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
 
 
 class Count:
@@ -143,9 +143,6 @@ def cables(physics: PlanPhysics) -> Violations:
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
 
 
-CABLE_RULES = (cables,)
-
-
 def wan_gateway(physics: PlanPhysics) -> Violations:
     """Check that there is a WAN gateway just where one is asked for, and its ports, switches, links and price.
 
@@ -212,9 +209,6 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUpl
         return FreeUplinks()
     rate, near = physics.switches[fabric.switch].port_gbps, physics.crossings[site].stage_in
     return free_uplinks(design, exchange_gbps(physics, site), rate, *near)
-
-
-FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
@@ -295,4 +289,5 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                     yield from must_equal(rule, f"{name} on the {link.link}", getattr(link, name), figure)
 
 
+CABLE_RULES = (cables,)
 WAN_GATEWAY_RULES = (wan_gateway, shared_links)

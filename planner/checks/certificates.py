@@ -21,6 +21,19 @@ from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
+Claim = tuple[str, Certificate, dict[str, tuple[Any, ...]]]  # rule, certificate, and what its fields may say
+ALIKE = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed", "seconds")  # in `JOINT`
+AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
+BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
+    "sites": {
+        "formulation": (certificate.SITES_FORMULATION,),
+        "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
+    },
+    "wan": {
+        "formulation": (certificate.WAN_FORMULATION,),
+        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
+    },
+}
 
 
 def instance_hash(physics: PlanPhysics) -> Violations:
@@ -263,20 +276,6 @@ def status(physics: PlanPhysics) -> Violations:
 
 
 # Claims in words: each certificate says who proved its bound, of which question, and how it was confirmed.
-
-Claim = tuple[str, Certificate, dict[str, tuple[Any, ...]]]  # rule, certificate, and what its fields may say
-ALIKE = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed", "seconds")  # in `JOINT`
-AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
-BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
-    "sites": {
-        "formulation": (certificate.SITES_FORMULATION,),
-        "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
-    },
-    "wan": {
-        "formulation": (certificate.WAN_FORMULATION,),
-        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
-    },
-}
 
 
 def claims(physics: PlanPhysics) -> Violations:

@@ -36,6 +36,14 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "curve": cost.CURVE_RULES,
     "proofs": (*certificates.RULES, *joint_proof.RULES),
 }
+ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
+# Rules of a split over sites, by what of the instance they come from; `pins` and `demand` are of any.
+SITE_RULES = frozenset({
+    "area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect",
+    "min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity",
+})  # fmt: skip
+POOLS = "hardware.pools"
+BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
 
 def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
@@ -113,16 +121,6 @@ def complete(physics: PlanPhysics) -> Violations:
         present = getattr(plan, section) is not None
         if present != wanted:
             yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
-
-
-ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
-# Rules of a split over sites, by what of the instance they come from; `pins` and `demand` are of any.
-SITE_RULES = frozenset({
-    "area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect",
-    "min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity",
-})  # fmt: skip
-POOLS = "hardware.pools"
-BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
 
 def rules_of(instance: Instance) -> set[str]:

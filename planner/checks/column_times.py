@@ -27,6 +27,8 @@ MOST_CELLS = 1 << 21  # stages worked out at a time
 MOST_RANGES = 1 << 16  # worked out at a time
 COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
 NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
+SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
+NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
@@ -285,10 +287,6 @@ def columns_in_time(
             yield some.part(single)
         if not np.all(single):
             stack.append(some.part(~single).split())
-
-
-SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
-NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 @dataclass(frozen=True, kw_only=True)

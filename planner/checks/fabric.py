@@ -24,6 +24,14 @@ from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
 from planner.simulation.flow_times import factor
 from planner.units import to_one
 
+Row = Mapping[str, Any]  # figures and choices of a design
+COUNTS = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
+    "super_spine_boxes",
+)  # fmt: skip
+BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
+
 
 @needs("fabric")
 def every_site(physics: PlanPhysics, plan: FabricPlan) -> Violations:
@@ -350,19 +358,6 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
 
 
-RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
-ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)
-
-
-Row = Mapping[str, Any]  # figures and choices of a design
-COUNTS = (
-    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
-    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
-    "super_spine_boxes",
-)  # fmt: skip
-BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
-
-
 def frontier(
     physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
 ) -> Violations:
@@ -476,3 +471,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
     hidden = max(window, ideal * physics.transport_slowdown)
     yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")
+
+
+RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
+ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)

@@ -42,6 +42,9 @@ ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
+SLACK = 1e-9  # relative, so that rounding never takes a module away
+CENT = 0.01
+MANY = 10**9  # racks: more than any site has
 
 
 class Space:
@@ -338,11 +341,6 @@ class Cut:
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)
         return found.part(np.flatnonzero(fine))
-
-
-SLACK = 1e-9  # relative, so that rounding never takes a module away
-CENT = 0.01
-MANY = 10**9  # racks: more than any site has
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:

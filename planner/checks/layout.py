@@ -187,9 +187,6 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield from must_be(f"pins[{path}]", name, chosen[name], wanted)
 
 
-RULES = (well_formed, degrees, framework, replicas, metrics, assumed, pins)
-
-
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
@@ -309,9 +306,6 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     widest = step_errors.widest(found, [(one.days_to_train, one.days_to_train_interval) for one in predicted.values()])
     yield from interval("figures[days_to_train_interval]", pools.days_to_train_interval, widest)
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
-
-
-POOL_RULES = (shares, layouts, pools_figures)
 
 
 def _loss_law(asked: Choose) -> LossLaw | None:
@@ -435,4 +429,6 @@ def compute_shares(
             yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
 
 
+RULES = (well_formed, degrees, framework, replicas, metrics, assumed, pins)
+POOL_RULES = (shares, layouts, pools_figures)
 CHOICE_RULES = (chosen, buildable, choice_figures, compute_shares)

@@ -23,6 +23,8 @@ from planner.physics.site.grid import lost_share, normal_share
 from planner.plan.plan_sections import Flow, SitesPlan
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
+FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
+STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 class YearFigures(NamedTuple):
@@ -164,13 +166,6 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from at_most(rule, over.amount, soft.max_excess, over.unit, f"{over.unit} at most")
         yield from must_equal(rule, "usd_per_year", over.usd_per_year, over.amount * soft.usd_per_year, " USD")
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
-
-
-YEAR_RULES = (generation, balance, rating, scenarios, excess)
-
-
-FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
-STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,4 +368,5 @@ def _without_units(grid: GridArrays) -> Violations:
         yield from _above(rule, grid.generated_mw[n], limit, grid.available_mw[n], "MW fed in", right)
 
 
+YEAR_RULES = (generation, balance, rating, scenarios, excess)
 RULES = (power_flow,)

@@ -15,6 +15,9 @@ from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
 
+WATT_MW = 1e-6  # to which generation is written
+ROUNDING_GBPS = 1e-6
+
 
 @needs("sites")
 def known_site(physics: PlanPhysics, plan: SitesPlan) -> Violations:
@@ -73,9 +76,6 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
     for node in physics.grid.nodes:
         if node.upgrade and node.id in physics.steps:
             yield "upgrade", node.id, node.upgrade.lead_months
-
-
-WATT_MW = 1e-6  # to which generation is written
 
 
 def each_site(physics: PlanPhysics) -> Violations:
@@ -185,12 +185,6 @@ def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
             yield from must_equal(f"pins[{path}]", "racks against the pin", stated, racks)
     limit = pinned.get("sites.max_sites")
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
-
-
-RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, pins)
-
-
-ROUNDING_GBPS = 1e-6
 
 
 class Requirements(NamedTuple):
@@ -402,4 +396,5 @@ def objective(physics: PlanPhysics) -> float | None:
     return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
 
 
+RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, pins)
 WAN_RULES = (designed,)
