@@ -93,7 +93,7 @@ class ColumnTimes:
     @property
     def inside(self) -> Any:
         """Whether all stages are in one rack."""
-        return -(-self.ranges.p // self.ranges.stages_per_rack) == 1
+        return self.ranges.p <= self.ranges.stages_per_rack
 
     @cached_property
     def send(self) -> Floats:
@@ -346,7 +346,7 @@ class PipelineSplits(ColumnTimes):
         return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
 
     def _bytes(self, recomputed: Any) -> Any:
-        """Bytes on a GPU of every stage with each size."""
+        """Share of its memory that each size takes on a GPU of every stage."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)

@@ -6,7 +6,7 @@ No row of a frontier of fabrics dominates another, and the figures of each follo
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
@@ -300,10 +300,8 @@ def pins(physics: PlanPhysics) -> Violations:
     for place, fabric, _ in fabrics(physics):
         stated: dict[str, int | str] = {name: getattr(fabric, name) for name in (*names, "switch", "family")}
         stated["tiers"] = len(fabric.tiers)
-        for i, name in enumerate(("leaf", "spine", "core")):
-            tier = fabric.tiers[i] if len(fabric.tiers) > i else None
-            for what in ("down_ports", "up_ports", "bundle"):
-                stated[f"{name}_{what}"] = getattr(tier, what) if tier else 0
+        for name, tier in zip_longest(("leaf", "spine", "core"), fabric.tiers[:3]):
+            stated |= {f"{name}_{what}": getattr(tier, what, 0) for what in ("down_ports", "up_ports", "bundle")}
         stated |= dict(zip(("spine_switch", "core_switch"), fabric.models[1:], strict=False))
         for path, value in pinned.items():
             site, _, name = path.removeprefix("fabric.").rpartition(".")

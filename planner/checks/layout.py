@@ -293,8 +293,7 @@ def days(physics: PlanPhysics) -> float | None:
 @needs("pools")
 def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     """Check that exchanges, step and days to train follow from the pools' layouts, within deadline and power."""
-    times, limits = _times(physics), physics.instance.limits
-    drawn = step.pools_mw(physics.instance)
+    times, limits, drawn = _times(physics), physics.instance.limits, step.pools_mw(physics.instance)
     yield from at_most("limits[facility_power]", drawn, limits.facility_power_mw, "MW of all pools", "MW at most")
     if times is None:
         return

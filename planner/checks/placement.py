@@ -32,10 +32,7 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement")
 def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that the racks and stages named exist, each fragment within the leaf domain it names, no rack twice.
-
-    Every stage has the racks of its replica group at every site with replicas.
-    """
+    """Check that racks and stages named exist, within leaf domains, none twice; each stage has its group's racks."""
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):

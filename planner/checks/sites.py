@@ -138,18 +138,13 @@ def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
 
 
 @needs("sites")
-def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that every two open sites are joined by one link, and nothing else is."""
-    wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
-    stated = (tuple(sorted({link.a, link.b})) for link in plan.links)
-    yield from once("linked", "links", stated, wanted)
+def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
+    """Check that one link joins every two open sites, with the figures of its ends and wavelengths.
 
-
-def link_figures(physics: PlanPhysics) -> Violations:
-    """Check that a link's figures follow from its ends and wavelengths, which fit the need and the leasable fibre.
-
-    Each link requires the rate at which the layout counts on exchanging gradients, with headroom.
+    These fit the leasable fibre, and the rate at which the layout counts on exchanging gradients, with headroom.
     """
+    wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
+    yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), wanted)
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
     assumed = layout.assumptions.wan_gbps if layout is not None else None
@@ -247,10 +242,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
 
 
 def designed(physics: PlanPhysics) -> Violations:
-    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there.
-
-    A design whose requirements can be recomputed must meet them.
-    """
+    """Check that the wide area is designed just where the instance asks for it, between two sites or more, and how."""
     wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
     design = physics.plan.wan
     if wanted != (design is not None):
@@ -396,5 +388,5 @@ def objective(physics: PlanPhysics) -> float | None:
     return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
 
 
-RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, pins)
+RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, link_figures, pins)
 WAN_RULES = (designed,)
