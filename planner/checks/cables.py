@@ -27,6 +27,9 @@ from planner.physics.site import wan as wide_area
 from planner.physics.training import step
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
 
+MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
+FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
+
 
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
     """Yield the fabrics of the plan's sites by name."""
@@ -56,20 +59,24 @@ def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
     return LinkRates(nic_gbps / lanes, physics.switches[switch].port_gbps)
 
 
-MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
-
-
 class Count:
-    """Counts of a stream of cables by stage, and ports in use; `twice` of several cables, `absent` not there."""
+    """Cables by stage and ports in use, both ends of every cable ticked off; ports of several cables, or not there.
 
-    def __init__(self, tiers: dict[str, tuple[int, int]]) -> None:
+    `tiers`: how many switches a tier has and how many ports each of them.
+    """
+
+    def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
         self.twice: list[str] = []
         self.absent: list[str] = []
+        for cable in stream:
+            self.cables[cable.low_tier, cable.high_tier] += len(cable.low)
+            self._tick(cable.low_tier, cable.low, cable.low_port)
+            self._tick(cable.high_tier, cable.high, cable.high_port)
 
-    def tick(self, tier: str, switch: Ints, port: Ints) -> None:
+    def _tick(self, tier: str, switch: Ints, port: Ints) -> None:
         """Mark ports as used, and name the first that is used already or not there."""
         switches, ports = self.used[tier].shape
         there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
@@ -84,16 +91,6 @@ class Count:
             seen, times = np.unique(at, return_counts=True)
             first = int(np.concatenate([taken, seen[times > 1]]).min())
             self.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
-
-
-def count(stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> Count:
-    """Tick off both ends of every cable; `tiers`: how many switches a tier has and how many ports each of them."""
-    total = Count(tiers)
-    for cable in stream:
-        total.cables[cable.low_tier, cable.high_tier] += len(cable.low)
-        total.tick(cable.low_tier, cable.low, cable.low_port)
-        total.tick(cable.high_tier, cable.high, cable.high_port)
-    return total
 
 
 def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:
@@ -120,7 +117,7 @@ def cables(physics: PlanPhysics) -> Violations:
         if max(design.endpoint_links, design.switch_links, design.wan_gateway_links, ports) > MAX_TICKED:
             continue
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
-        total = count(in_parts(lay(design), split), shapes)
+        total = Count(in_parts(lay(design), split), shapes)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
         by_low: Counter[str] = Counter()
         for (low, _), number in total.cables.items():
@@ -144,9 +141,6 @@ def cables(physics: PlanPhysics) -> Violations:
             if used > parts:
                 stated = f"{parts:,}, {tier.down_ports:,} down + {tier.up_ports:,} up"
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
-
-
-CABLE_RULES = (cables,)
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
@@ -215,9 +209,6 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUpl
         return FreeUplinks()
     rate, near = physics.switches[fabric.switch].port_gbps, physics.crossings[site].stage_in
     return free_uplinks(design, exchange_gbps(physics, site), rate, *near)
-
-
-FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
@@ -298,4 +289,5 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                     yield from must_equal(rule, f"{name} on the {link.link}", getattr(link, name), figure)
 
 
+CABLE_RULES = (cables,)
 WAN_GATEWAY_RULES = (wan_gateway, shared_links)

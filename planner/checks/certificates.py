@@ -21,12 +21,19 @@ from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
-
-
-def instance_hash(physics: PlanPhysics) -> Violations:
-    """Check that the plan states the hash of the instance inside it."""
-    wanted = instance_sha256(physics.instance)
-    yield from must_be("instance_hash", "instance_sha256", physics.plan.instance_sha256, wanted)
+Claim = tuple[str, Certificate, dict[str, tuple[Any, ...]]]  # rule, certificate, and what its fields may say
+ALIKE = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed", "seconds")  # in `JOINT`
+AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
+BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
+    "sites": {
+        "formulation": (certificate.SITES_FORMULATION,),
+        "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
+    },
+    "wan": {
+        "formulation": (certificate.WAN_FORMULATION,),
+        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
+    },
+}
 
 
 def reason(physics: PlanPhysics) -> Violations:
@@ -184,9 +191,9 @@ def freed(physics: PlanPhysics) -> Violations:
     yield from must_equal(rule, "faster", free.faster, physics.metrics.step_seconds / found.step_seconds - 1)
     used, limit = found.memory_bytes_per_gpu, found.memory_limit_bytes
     yield from at_most(rule, used, limit, "bytes on the worst GPU", "bytes that may be filled")
-    if isinstance(physics.instance.workload.model, Model):
-        wanted = physics.instance.workload.model.layers
-        yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), wanted)
+    model = physics.instance.workload.model
+    if isinstance(model, Model):
+        yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), model.layers)
 
 
 def ends(physics: PlanPhysics) -> Violations:
@@ -262,28 +269,8 @@ def status(physics: PlanPhysics) -> Violations:
         yield broken("status", f"optimal, yet {others}; the search ended by {plan.stopped}")
 
 
-# Claims in words: each certificate says who proved its bound, of which question, and how it was confirmed.
-
-Claim = tuple[str, Certificate, dict[str, tuple[Any, ...]]]  # rule, certificate, and what its fields may say
-ALIKE = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed", "seconds")  # in `JOINT`
-AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
-BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
-    "sites": {
-        "formulation": (certificate.SITES_FORMULATION,),
-        "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
-    },
-    "wan": {
-        "formulation": (certificate.WAN_FORMULATION,),
-        "minimizes": (LEAST_CAPITAL, certificate.LEAST_YEARLY, certificate.UNPRICED),
-    },
-}
-
-
 def claims(physics: PlanPhysics) -> Violations:
-    """Check what every certificate says of itself, field by field.
-
-    Its bound is confirmed by this check, by another solver, or on trust.
-    """
+    """Check what each certificate says: who proved its bound, of which question, how it was confirmed or on trust."""
     every = [*_of_joint(physics), *_of_milps(physics), *_of_pools(physics)]
     columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
     goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
@@ -397,9 +384,10 @@ def declared_space(physics: PlanPhysics) -> Violations:
         yield from must_be("declared_space", "fabric_free_bound without a proof", result.fabric_free_bound, None)
 
 
-def stopped(physics: PlanPhysics) -> Violations:
-    """Check that a run ended by proof where the plan is proven, and only there."""
-    plan = physics.plan
+def solved(physics: PlanPhysics) -> Violations:
+    """Check that the plan has the hash of its instance, and that its search ended by proof just where it is proven."""
+    plan, wanted = physics.plan, instance_sha256(physics.instance)
+    yield from must_be("instance_hash", "instance_sha256", plan.instance_sha256, wanted)
     if plan.stopped == "proved" and plan.status not in ("optimal", "infeasible"):
         yield broken("stopped", f"the search ended by proof, yet the plan is {plan.status}")
     if plan.stopped == "gap" and plan.objective.gap is None:
@@ -409,8 +397,8 @@ def stopped(physics: PlanPhysics) -> Violations:
     yield from at_most("stopped", 1, plan.threads, "thread at least", "threads")
 
 
-WITHOUT_PLAN = (instance_hash, reason, stopped)
+WITHOUT_PLAN = (reason, solved)
 RULES = (
-    instance_hash, reason, each_certificate, objective, cheaper, simplest, freed, ends, status,
-    claims, shares_space, declared_space, stopped,
+    reason, each_certificate, objective, cheaper, simplest, freed, ends, status, claims, shares_space, declared_space,
+    solved,
 )  # fmt: skip

@@ -5,15 +5,15 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 
 from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, show
-from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance
 from planner.instance.network import NETWORK_LIMITS
-from planner.instance.references_and_pins import check_pins, pool_problems, wan_problems
+from planner.instance.references_and_pins import check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
@@ -36,6 +36,14 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "curve": cost.CURVE_RULES,
     "proofs": (*certificates.RULES, *joint_proof.RULES),
 }
+ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
+# Rules of a split over sites, by what of the instance they come from; `pins` and `demand` are of any.
+SITE_RULES = frozenset({
+    "area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect",
+    "min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity",
+})  # fmt: skip
+POOLS = "hardware.pools"
+BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
 
 def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
@@ -89,28 +97,11 @@ def names_resolved(physics: PlanPhysics) -> Violations:
 
 
 def known_references(physics: PlanPhysics) -> Violations:
-    """Check that every id of the grid is unique, every reference is known and every pin names a decision."""
-    grid, instance = physics.grid, physics.instance
-    lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
-    ids = {
-        "authority": [area.id for area in grid.balancing_authorities],
-        "node": [node.id for node in grid.nodes],
-        "line": [line.id for line in lines],
-    }
-    wrong = [f"instance.{fault}" for fault in (*check_pins(instance), *pool_problems(instance))]
-    wrong += [f"instance.{fault}" for fault in wan_problems(grid, physics.wan)]
-    for what, names in ids.items():
-        times = Counter(names).items()
-        wrong += [f"{what} {name!r} occurs {count} times > 1" for name, count in times if count > 1]
-    for node in grid.nodes:
-        if node.balancing_authority not in ids["authority"]:
-            none_of = f"none of the {len(ids['authority'])} authorities"
-            wrong.append(f"node {node.id!r} is in {node.balancing_authority!r}, {none_of}")
-    for line in lines:
-        if not {line.a, line.b} <= set(ids["node"]):
-            ends = f"from {line.a!r} to {line.b!r} ends at none of the {len(ids['node'])} nodes"
-            wrong.append(f"line {line.id!r} {ends}")
-    yield from (broken("known_references", fault) for fault in wrong)
+    """Check that every name of the grid and the wide area is unique and known, and every pin names a decision."""
+    instance = physics.instance
+    faults = chain(check_pins(instance), pool_problems(instance), grid_problems(physics.grid))
+    for fault in chain(faults, wan_problems(physics.grid, physics.wan)):
+        yield broken("known_references", f"instance.{fault}")
 
 
 def peak_known(physics: PlanPhysics) -> Violations:
@@ -130,16 +121,6 @@ def complete(physics: PlanPhysics) -> Violations:
         present = getattr(plan, section) is not None
         if present != wanted:
             yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
-
-
-ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
-# Rules of a split over sites, by what of the instance they come from; `pins` and `demand` are of any.
-SITE_RULES = frozenset({
-    "area", "budget", "demand", "facility_power", "fault_split", "generation", "headroom", "interconnect",
-    "min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity",
-})  # fmt: skip
-POOLS = "hardware.pools"
-BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
 
 def rules_of(instance: Instance) -> set[str]:

@@ -219,10 +219,6 @@ def by_year(_: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
         yield from parts(rule, year.usd, {part: usd - before[part] for part, usd in now.items()}, " USD")
 
 
-RULES = (bill, budget)
-RUN_RULES = (run_rules,)
-
-
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that each point is within limits and curve, pays its racks, and that days and bounds fall with capital."""
@@ -294,4 +290,6 @@ def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
         yield broken("curve_share", "plans below the first point are covered by none", curve.least_usd, None)
 
 
+RULES = (bill, budget)
+RUN_RULES = (run_rules,)
 CURVE_RULES = (curve_points, curve_of_plan, curve_share)

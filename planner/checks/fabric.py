@@ -6,7 +6,7 @@ No row of a frontier of fabrics dominates another, and the figures of each follo
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
@@ -23,6 +23,14 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
 from planner.simulation.flow_times import factor
 from planner.units import to_one
+
+Row = Mapping[str, Any]  # figures and choices of a design
+COUNTS = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
+    "super_spine_boxes",
+)  # fmt: skip
+BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
 
 
 @needs("fabric")
@@ -292,10 +300,8 @@ def pins(physics: PlanPhysics) -> Violations:
     for place, fabric, _ in fabrics(physics):
         stated: dict[str, int | str] = {name: getattr(fabric, name) for name in (*names, "switch", "family")}
         stated["tiers"] = len(fabric.tiers)
-        for i, name in enumerate(("leaf", "spine", "core")):
-            tier = fabric.tiers[i] if len(fabric.tiers) > i else None
-            for what in ("down_ports", "up_ports", "bundle"):
-                stated[f"{name}_{what}"] = getattr(tier, what) if tier else 0
+        for name, tier in zip_longest(("leaf", "spine", "core"), fabric.tiers[:3]):
+            stated |= {f"{name}_{what}": getattr(tier, what, 0) for what in ("down_ports", "up_ports", "bundle")}
         stated |= dict(zip(("spine_switch", "core_switch"), fabric.models[1:], strict=False))
         for path, value in pinned.items():
             site, _, name = path.removeprefix("fabric.").rpartition(".")
@@ -348,19 +354,6 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             continue
         if len(fabric.tiers) > 1 or network.survives is None:
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
-
-
-RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
-ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)
-
-
-Row = Mapping[str, Any]  # figures and choices of a design
-COUNTS = (
-    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
-    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
-    "super_spine_boxes",
-)  # fmt: skip
-BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
 
 
 def frontier(
@@ -476,3 +469,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
     hidden = max(window, ideal * physics.transport_slowdown)
     yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")
+
+
+RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
+ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)

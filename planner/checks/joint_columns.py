@@ -42,6 +42,9 @@ ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
+SLACK = 1e-9  # relative, so that rounding never takes a module away
+CENT = 0.01
+MANY = 10**9  # racks: more than any site has
 
 
 class Space:
@@ -209,11 +212,6 @@ class CutPipelines:
         own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
         return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
 
-    @property
-    def single(self) -> NDArray[np.bool_]:
-        """Which ranges have one number of replicas and one of micro-batches."""
-        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
-
     def within(self, total: int) -> "CutPipelines":
         """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
         found = replace(
@@ -265,6 +263,11 @@ class Cut:
     def machine(self) -> Machine:
         """The machine with padded sequences."""
         return self.times.machine
+
+    @property
+    def total_micro_batches(self) -> int:
+        """Micro-batches that a step holds over all replicas."""
+        return self.space.sequences // self.shape.micro_batch
 
     @cached_property
     def least_layers(self) -> int:
@@ -338,11 +341,6 @@ class Cut:
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)
         return found.part(np.flatnonzero(fine))
-
-
-SLACK = 1e-9  # relative, so that rounding never takes a module away
-CENT = 0.01
-MANY = 10**9  # racks: more than any site has
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:

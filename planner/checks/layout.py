@@ -7,7 +7,6 @@ is trained by the deadline.
 import math
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
@@ -188,9 +187,6 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield from must_be(f"pins[{path}]", name, chosen[name], wanted)
 
 
-RULES = (well_formed, degrees, framework, replicas, metrics, assumed, pins)
-
-
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
@@ -297,8 +293,7 @@ def days(physics: PlanPhysics) -> float | None:
 @needs("pools")
 def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     """Check that exchanges, step and days to train follow from the pools' layouts, within deadline and power."""
-    times, limits = _times(physics), physics.instance.limits
-    drawn = step.pools_mw(physics.instance)
+    times, limits, drawn = _times(physics), physics.instance.limits, step.pools_mw(physics.instance)
     yield from at_most("limits[facility_power]", drawn, limits.facility_power_mw, "MW of all pools", "MW at most")
     if times is None:
         return
@@ -312,31 +307,17 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
 
 
-POOL_RULES = (shares, layouts, pools_figures)
-
-
-class CheckedModelChoice(NamedTuple):
-    """The question of a model choice, the figures that the plan states of the model, and the model itself."""
-
-    asked: Choose
-    stated: ModelChoice
-    model: Model
-
-
-def _choices(physics: PlanPhysics) -> Iterator[CheckedModelChoice]:
-    """Yield the choice where a model was asked for and the plan states one."""
-    asked, stated, model = physics.instance.workload.choose, physics.plan.model_choice, physics.instance.workload.model
-    if asked is not None and stated is not None and isinstance(model, Model):
-        yield CheckedModelChoice(asked, stated, model)
+def _loss_law(asked: Choose) -> LossLaw | None:
+    return next((law for law in (asked.law, asked.loss) if isinstance(law, LossLaw)), None)
 
 
 def stated_loss(physics: PlanPhysics) -> float | None:
     """Return the loss of the plan's model and tokens by the law that states it; None where no model was chosen."""
-    for choice in _choices(physics):
-        law = choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
-        size = float(transformer.active_parameters(choice.model, embedding=True))
-        return transformer.loss(law, size, physics.instance.workload.tokens) if isinstance(law, LossLaw) else None
-    return None
+    workload = physics.instance.workload
+    law = _loss_law(workload.choose) if workload.choose is not None else None
+    if law is None or physics.plan.model_choice is None or isinstance(workload.model, str):
+        return None
+    return transformer.loss(law, float(transformer.active_parameters(workload.model, embedding=True)), workload.tokens)
 
 
 def chosen(physics: PlanPhysics) -> Violations:
@@ -346,69 +327,69 @@ def chosen(physics: PlanPhysics) -> Violations:
         yield broken("chosen", f"{int(stated)} choices of a model in the plan, {int(asked)} asked for")
 
 
-def buildable(physics: PlanPhysics) -> Violations:
+@needs("choose", "model_choice", "model")
+def buildable(_: PlanPhysics, asked: Choose, _stated: ModelChoice, model: Model) -> Violations:
     """Check that heads, layers and width divide as the family asks, and the width's ratio to the depth."""
-    for choice in _choices(physics):
-        model, family = choice.model, choice.asked.family
-        for what, value, part in (
-            ("heads", model.heads, family.heads_multiple_of),
-            ("layers", model.layers, family.layers_multiple_of),
-            ("hidden", model.hidden, model.heads),
-        ):
-            if value % part:
-                yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
-        yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
-        rule, aspect, what = "buildable[aspect]", model.hidden / model.layers, "hidden over layers"
-        yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
-        yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
+    family = asked.family
+    for what, value, part in (
+        ("heads", model.heads, family.heads_multiple_of),
+        ("layers", model.layers, family.layers_multiple_of),
+        ("hidden", model.hidden, model.heads),
+    ):
+        if value % part:
+            yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
+    yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
+    rule, aspect, what = "buildable[aspect]", model.hidden / model.layers, "hidden over layers"
+    yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
+    yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
 
 
-def choice_figures(physics: PlanPhysics) -> Violations:
+@needs("choose", "model_choice", "model")
+def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, model: Model) -> Violations:
     """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
-    for choice in _choices(physics):
-        loss, (asked, stated, _), tokens = stated_loss(physics), choice, physics.instance.workload.tokens
-        if loss is None:
-            return
-        size = float(transformer.active_parameters(choice.model, embedding=True))
-        flop = float(transformer.training_flop(size, tokens))  # 6·N·D
-        for name, value in {"parameters": size, "tokens": tokens, "flop": flop, "loss": loss}.items():
-            yield from figures(f"choice_figures[{name}]", stated, {name: value})
-        shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
-        yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
-        rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
-        seconds = days * layer_time.SECONDS_PER_DAY
-        gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-        peak = step.machine_of(physics.instance).peak_flop_per_second
-        full = float(transformer.budget_flop(gpus * peak, seconds))
-        given, assumed = stated.assumed is not None, rate is not None
-        yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
-        ideals = [("ideal", stated.ideal, full)]
-        if rate is not None and stated.assumed is not None:
-            ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
-        for name, ideal, budget in ideals:
-            yield from figures(f"choice_figures[{name}]", ideal, _model_at(choice, budget))
-        yield from _bound_figures(physics, choice, full)
-        rule, bound = "choice_figures[flop_bound]", "FLOP proven to be too many"
-        yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", bound)
-        if isinstance(asked.law, (PointsLaw, LossLaw)):
-            off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
-            slack = asked.family.tolerance + asked.tolerance
-            yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
+    loss, tokens = stated_loss(physics), physics.instance.workload.tokens
+    if loss is None:
+        return
+    size = float(transformer.active_parameters(model, embedding=True))
+    flop = float(transformer.training_flop(size, tokens))  # 6·N·D
+    for name, value in {"parameters": size, "tokens": tokens, "flop": flop, "loss": loss}.items():
+        yield from figures(f"choice_figures[{name}]", stated, {name: value})
+    shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
+    yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
+    rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
+    seconds = days * layer_time.SECONDS_PER_DAY
+    gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
+    peak = step.machine_of(physics.instance).peak_flop_per_second
+    full = float(transformer.budget_flop(gpus * peak, seconds))
+    given, assumed = stated.assumed is not None, rate is not None
+    yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
+    ideals = [("ideal", stated.ideal, full)]
+    if rate is not None and stated.assumed is not None:
+        ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
+    for name, ideal, budget in ideals:
+        yield from figures(f"choice_figures[{name}]", ideal, _model_at(asked, budget))
+    yield from _bound_figures(physics, asked, stated, full)
+    rule, bound = "choice_figures[flop_bound]", "FLOP proven to be too many"
+    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", bound)
+    if isinstance(asked.law, (PointsLaw, LossLaw)):
+        off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
+        slack = asked.family.tolerance + asked.tolerance
+        yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
 
-def _model_at(choice: CheckedModelChoice, flop: float) -> dict[str, float]:
+def _model_at(asked: Choose, flop: float) -> dict[str, float]:
     """Return compute, parameters, tokens and loss of the laws' model for it, its shape left open; none without laws."""
-    law, loss = choice.asked.law, choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
-    if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
+    law, loss = asked.law, _loss_law(asked)
+    if loss is None or not isinstance(law, (PointsLaw, LossLaw)):
         return {}
     size = transformer.best_parameters(law, flop)
     tokens = transformer.tokens_for(size, flop)
     return {"flop": flop, "parameters": size, "tokens": tokens, "loss": transformer.loss(loss, size, tokens)}
 
 
-def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float) -> Violations:
+def _bound_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, full: float) -> Violations:
     """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
-    stated, at_bound, rule = choice.stated, _model_at(choice, choice.stated.flop_bound), "choice_figures[loss_bound]"
+    at_bound, rule = _model_at(asked, stated.flop_bound), "choice_figures[loss_bound]"
     batch, bound = physics.instance.limits.max_batch_tokens or 0.0, physics.plan.objective.bound
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
     sides = "FLOP, the bound", "FLOP at the peak"
@@ -422,29 +403,31 @@ def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
 
 
-@needs("metrics", "layout")
-def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan) -> Violations:
+@needs("metrics", "layout", "choose", "model_choice", "model")
+def compute_shares(
+    physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan, asked: Choose, stated: ModelChoice, model: Model
+) -> Violations:
     """Check each share of peak compute: 6·N·D, parts of the step, idle GPUs, stops; and the law's critical batch."""
-    for choice in _choices(physics):
-        law, model = choice.asked.critical_batch, choice.stated
-        if isinstance(law, PowerOf):
-            by_law = transformer.power(law, tokens=model.tokens, flop=model.flop, parameters=model.parameters)
-            limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
-            yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
-        used, stated = layout.gpus_used, choice.stated.compute_shares
-        at_work = used / (used + layout.gpus_idle)
-        share = at_work * metrics.useful_share / metrics.step_seconds  # of a second of the step
-        size = float(transformer.active_parameters(choice.model, embedding=True))
-        peak = step.machine_of(physics.instance).peak_flop_per_second
-        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
-        found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
-        found["gemm"] = found.get("gemm", 0.0) - useful
-        trained = metrics.useful_share
-        found |= {"used": useful, "idle GPUs": (1 - at_work) * trained, "stopped": 1 - trained}
-        for name in sorted(found.keys() | stated.keys()):
-            given, own = stated.get(name, 0.0), found.get(name, 0.0)
-            if abs(given - own) > 1e-9:
-                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
+    law = asked.critical_batch
+    if isinstance(law, PowerOf):
+        by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
+        limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
+        yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
+    used, trained = layout.gpus_used, metrics.useful_share
+    at_work = used / (used + layout.gpus_idle)
+    share = at_work * trained / metrics.step_seconds  # of a second of the step
+    size = float(transformer.active_parameters(model, embedding=True))
+    peak = step.machine_of(physics.instance).peak_flop_per_second
+    useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
+    found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
+    found["gemm"] = found.get("gemm", 0.0) - useful
+    found |= {"used": useful, "idle GPUs": (1 - at_work) * trained, "stopped": 1 - trained}
+    for name in sorted(found.keys() | stated.compute_shares.keys()):
+        given, own = stated.compute_shares.get(name, 0.0), found.get(name, 0.0)
+        if abs(given - own) > 1e-9:
+            yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
 
 
+RULES = (well_formed, degrees, framework, replicas, metrics, assumed, pins)
+POOL_RULES = (shares, layouts, pools_figures)
 CHOICE_RULES = (chosen, buildable, choice_figures, compute_shares)

@@ -16,6 +16,9 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
 from planner.plan.plan_sections import LayoutPlan, PlacementPlan
 
+STOPPED = ("proved", "limit", "interrupted", "failed")
+SLACK = 1e-9  # of a ratio: rounding
+
 
 @needs("placement")
 def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
@@ -29,10 +32,7 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement")
 def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that the racks and stages named exist, each fragment within the leaf domain it names, no rack twice.
-
-    Every stage has the racks of its replica group at every site with replicas.
-    """
+    """Check that racks and stages named exist, within leaf domains, none twice; each stage has its group's racks."""
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):
@@ -126,13 +126,6 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     for site, number in pinned_blocks(physics.instance).items():
         stated = placement.blocks_by_site.get(site, 0)
         yield from must_equal(f"pins[{BLOCKS_AT}{site}]", "blocks against the pin", stated, number)
-
-
-RULES = (every_site, racks, placed_groups, blocks, pins)
-
-
-STOPPED = ("proved", "limit", "interrupted", "failed")
-SLACK = 1e-9  # of a ratio: rounding
 
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
@@ -402,3 +395,6 @@ def proofs(replay: Replay) -> Violations:
         proven = placed.step_seconds <= placed.step_seconds_bound
     if (placed.certificate.status == "optimal") != proven:
         yield broken("certificate", f"status {placed.certificate.status} with {unproven} figures off their bounds")
+
+
+RULES = (every_site, racks, placed_groups, blocks, pins)

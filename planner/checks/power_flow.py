@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +23,11 @@ from planner.physics.site.grid import lost_share, normal_share
 from planner.plan.plan_sections import Flow, SitesPlan
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
+FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
+STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YearFigures:
+class YearFigures(NamedTuple):
     """Figures of one year: headroom and available generation, and the load, generation and flows of the plan."""
 
     suffix: str  # of the names of a scenario's rules
@@ -46,19 +46,12 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    own = {"headroom": headroom, "available": available, "load": load}
-    yield YearFigures(suffix="", **own, generated=plan.generation_mw, flows=plan.flows)
+    yield YearFigures("", headroom, available, load, plan.generation_mw, plan.flows)
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         run = plan.scenarios.get(scenario.name)
         if run is not None:
-            yield YearFigures(
-                suffix=f" in {scenario.name}",
-                headroom=headroom | scenario.headroom_mw,
-                available=available | scenario.generation_mw,
-                load=run.running_mw,
-                generated=run.generation_mw,
-                flows=run.flows,
-            )
+            of_year = headroom | scenario.headroom_mw, available | scenario.generation_mw
+            yield YearFigures(f" in {scenario.name}", *of_year, run.running_mw, run.generation_mw, run.flows)
 
 
 def within(
@@ -175,13 +168,6 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
-YEAR_RULES = (generation, balance, rating, scenarios, excess)
-
-
-FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
-STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
-
-
 @dataclass(frozen=True, kw_only=True)
 class GridArrays:
     """The plan's corridors and injections as arrays."""
@@ -201,13 +187,8 @@ class GridArrays:
 
     @cached_property
     def base(self) -> "Solved":
-        """The flow with everything in service."""
+        """The network with everything in service."""
         return Solved(self, self.circuits)
-
-    @cached_property
-    def flow(self) -> Any:
-        """Flows with everything in service."""
-        return self.base.flows(self.generated_mw - self.load_mw)
 
     def islands(self, circuits: Any) -> Any:
         """Return the number of the island that each node is in."""
@@ -224,16 +205,12 @@ class GridArrays:
 
 
 class Solved:
-    """A Laplacian in factors: one node of each island has zero angle, the others are free."""
+    """A Laplacian in factors: one node of each island has zero angle, the others are free.
+
+    ArithmeticError where negative reactances cancel others, so that no flow follows.
+    """
 
     def __init__(self, grid: GridArrays, circuits: Any) -> None:
-        """Factorise the network with these circuits.
-
-        Raises
-        ------
-        ArithmeticError
-            If negative reactances cancel others, so that no flow follows.
-        """
         from scipy.sparse import csr_matrix
         from scipy.sparse.linalg import splu
 
@@ -250,11 +227,11 @@ class Solved:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
 
     def flows(self, injection_mw: Any) -> Any:
-        """Solve B theta = P; columns are cases."""
-        theta = np.zeros_like(injection_mw, dtype=float)
+        """Solve B theta = P."""
+        theta = np.zeros(len(injection_mw))
         if self.factor is not None:
-            theta[self.free] = self.factor.solve(np.ascontiguousarray(injection_mw[self.free]))
-        return (self.weight * (theta[self.grid.a] - theta[self.grid.b]).T).T
+            theta[self.free] = self.factor.solve(injection_mw[self.free])
+        return self.weight * (theta[self.grid.a] - theta[self.grid.b])
 
     @cached_property
     def _angles(self) -> Any:
@@ -277,8 +254,8 @@ class Solved:
         return (self.weight - lost * (np.arange(len(grid.lines)) == line)) * (theta[grid.a] - theta[grid.b])
 
 
-def read(physics: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
-    """Yield the grid as the plan builds it in each year; nothing without a power flow."""
+def power_flow(physics: PlanPhysics) -> Violations:
+    """Check that the flow on every corridor is that of the reactances, and in each year what a contingency leaves."""
     nodes = sorted(physics.grid.nodes, key=lambda node: node.id)
     at = {node.id: i for i, node in enumerate(nodes)}
     rows = [row for row in _circuits(physics) if row[1] > 0 and row[0].a != row[0].b and row[0].reactance_pu]
@@ -286,51 +263,47 @@ def read(physics: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
     for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
         own = [node.replaced(generation_mw=year.available[node.id]) for node in nodes]
         site_mw = np.array([year.load.get(node.id, 0.0) for node in nodes])
-        yield (
-            year,
-            GridArrays(
-                names=[node.id for node in nodes],
-                lines=[line.id for line in lines],
-                a=np.array([at[line.a] for line in lines], dtype=int),
-                b=np.array([at[line.b] for line in lines], dtype=int),
-                circuits=np.array([circuits for _, circuits in rows], dtype=float),
-                rating_mw=np.array([line.rating_mw for line in lines], dtype=float),
-                one_circuit=np.array([100.0 / (line.reactance_pu or 1.0) for line in lines]),
-                available_mw=np.array([node.generation_mw for node in own]),
-                unit_share=np.array([lost_share(node) for node in own]),
-                generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
-                load_mw=site_mw + np.array([node.load_mw for node in nodes]),
-                site_mw=site_mw,
-            ),
+        grid = GridArrays(
+            names=[node.id for node in nodes],
+            lines=[line.id for line in lines],
+            a=np.array([at[line.a] for line in lines], dtype=int),
+            b=np.array([at[line.b] for line in lines], dtype=int),
+            circuits=np.array([circuits for _, circuits in rows], dtype=float),
+            rating_mw=np.array([line.rating_mw for line in lines], dtype=float),
+            one_circuit=np.array([100.0 / (line.reactance_pu or 1.0) for line in lines]),
+            available_mw=np.array([node.generation_mw for node in own]),
+            unit_share=np.array([lost_share(node) for node in own]),
+            generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
+            load_mw=site_mw + np.array([node.load_mw for node in nodes]),
+            site_mw=site_mw,
         )
-
-
-def power_flow(physics: PlanPhysics) -> Violations:
-    """Check that the flow stated on every corridor is that of the reactances."""
-    for year, grid in read(physics):
+        found = grid.base.flows(grid.generated_mw - grid.load_mw)
         stated = {flow.line: flow.mw for flow in year.flows}
-        for line, mw in zip(grid.lines, grid.flow.tolist(), strict=True):
+        for line, mw in zip(grid.lines, found.tolist(), strict=True):
             if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
                 message = f"{show(stated.get(line, 0.0))} MW stated, {show(mw)} MW by the reactances"
                 yield broken(f"power_flow[{line}]{year.suffix}", message)
-
-
-def security(physics: PlanPhysics) -> Violations:
-    """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
-    full = physics.grid.rules.n1 == "full"
-    for year, grid in read(physics) if physics.grid.rules.n1 in ("node", "full") else ():
-        lines = set(range(len(grid.lines))) if full else set()
-        for node in () if full else (grid.names.index(place.node.id) for place in physics.standing):
-            here = np.flatnonzero((grid.a == node) | (grid.b == node))
-            lines |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
-        loaded = (line for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW)
-        lost = chain.from_iterable(_without_circuit(grid, line) for line in loaded)
-        for violation in chain(lost, _without_units(grid) if full else ()):
+        for violation in _security(physics, grid, found):
             yield violation.replaced(rule=violation.rule + year.suffix)
 
 
+def _security(physics: PlanPhysics, grid: GridArrays, flow: Any) -> Violations:
+    """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
+    full, lost = physics.grid.rules.n1 == "full", set[int]()
+    if full:
+        lost = set(range(len(grid.lines)))
+    elif physics.grid.rules.n1 == "node":
+        for node in (grid.names.index(place.node.id) for place in physics.standing):
+            here = np.flatnonzero((grid.a == node) | (grid.b == node))
+            lost |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
+    for line in sorted(lost):
+        if abs(flow[line]) > STILL_MW:
+            yield from _without_circuit(grid, line)
+    if full:
+        yield from _without_units(grid)
+
+
 def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violations:
-    """Name the corridor that a contingency overloads most."""
     if not grid.lines:
         return
     worst = int(((abs(flow) - circuits * grid.rating_mw) / grid.rating_mw).argmax())
@@ -359,14 +332,13 @@ def _without_circuit(grid: GridArrays, line: int) -> Violations:
             continue
         generated[here] += (load - float(grid.generated_mw[here].sum())) * grid.available_mw[here] / available
     for node in (grid.available_mw > 0).nonzero()[0]:
-        rule, what = f"security[{grid.names[node]}, {name}]", f"MW fed in after the loss of {name}"
-        limit = grid.available_mw[node]
-        yield from _above(rule, generated[node], limit, limit, what)
+        rule, limit = f"security[{grid.names[node]}, {name}]", grid.available_mw[node]
+        yield from _above(rule, generated[node], limit, limit, f"MW fed in after the loss of {name}")
     yield from _overload(grid, Solved(grid, circuits).flows(generated - drawn), circuits, name)
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Violations:
-    """Yield a violation for a plant above its limit in MW by more than the rounding of its generation."""
+    """Check that a plant is within its limit in MW, but for the rounding of its generation."""
     if mw - limit > FLOW_MW + TOLERANCE * available:
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 
@@ -376,7 +348,7 @@ def _without_units(grid: GridArrays) -> Violations:
     total = np.bincount(grid.base.island, weights=grid.available_mw)[grid.base.island]
     unit_mw = grid.unit_share * grid.generated_mw
     share = np.zeros(len(total))
-    for node in (int(index) for index in (unit_mw > STILL_MW).nonzero()[0]):
+    for node in (unit_mw > STILL_MW).nonzero()[0].tolist():
         others = total[node] - grid.unit_share[node] * grid.available_mw[node]
         lost = f"the largest unit of {grid.names[node]}"
         if others <= STILL_MW:
@@ -396,4 +368,5 @@ def _without_units(grid: GridArrays) -> Violations:
         yield from _above(rule, grid.generated_mw[n], limit, grid.available_mw[n], "MW fed in", right)
 
 
-RULES = (power_flow, security)
+YEAR_RULES = (generation, balance, rating, scenarios, excess)
+RULES = (power_flow,)

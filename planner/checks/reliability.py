@@ -193,15 +193,13 @@ class Failures:
         sizes, _, each = self._table
         return sizes[np.minimum(np.searchsorted(each, -rate), len(each) - 1)] * (1 - ROUNDING)
 
-    def repairs(self, out: str) -> float:
-        """Compute the mean number in repair per GPU at work, of the units `out` that failures take: `gpu` or `rack`."""
-        parts = (part for part in self.r.parts.values() if part.out == out)
-        return math.fsum(part.repair_hours / part.gpu_hours_per_event for part in parts if part.gpu_hours_per_event)
-
     def rack_availability(self, gpus: int, spare: int) -> float:
         """Compute the share of time in which a rack has at least `gpus` of its `gpus + spare` GPUs fit for work."""
-        enough = at_least(gpus, gpus + spare, 1 / (1 + self.repairs("gpu")))
-        return enough / (1 + gpus * self.repairs("rack"))
+        repairs = dict.fromkeys(("gpu", "rack"), 0.0)  # mean number per GPU at work, of the units taken out
+        for part in self.r.parts.values():
+            if part.gpu_hours_per_event and part.out in repairs:
+                repairs[part.out] += part.repair_hours / part.gpu_hours_per_event
+        return at_least(gpus, gpus + spare, 1 / (1 + repairs["gpu"])) / (1 + gpus * repairs["rack"])
 
 
 class NoFailures:

@@ -24,7 +24,8 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
         def checked(physics: PlanPhysics) -> Violations:
-            owners = {"network": physics.instance, "metrics": physics}
+            owners: dict[str, object] = {"network": physics.instance, "metrics": physics}
+            owners |= dict.fromkeys(("choose", "model"), physics.instance.workload)
             found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
             if not any(part is None for part in found) and not ("layout" in names and physics.faults):
                 yield from rule(physics, *found)

@@ -3,8 +3,8 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
@@ -13,7 +13,10 @@ from planner.physics.site import fibre, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.plan.plan_sections import LEAST_CAPITAL, LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
+
+WATT_MW = 1e-6  # to which generation is written
+ROUNDING_GBPS = 1e-6
 
 
 @needs("sites")
@@ -73,9 +76,6 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
     for node in physics.grid.nodes:
         if node.upgrade and node.id in physics.steps:
             yield "upgrade", node.id, node.upgrade.lead_months
-
-
-WATT_MW = 1e-6  # to which generation is written
 
 
 def each_site(physics: PlanPhysics) -> Violations:
@@ -138,18 +138,13 @@ def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
 
 
 @needs("sites")
-def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that every two open sites are joined by one link, and nothing else is."""
-    wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
-    stated = (tuple(sorted({link.a, link.b})) for link in plan.links)
-    yield from once("linked", "links", stated, wanted)
+def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
+    """Check that one link joins every two open sites, with the figures of its ends and wavelengths.
 
-
-def link_figures(physics: PlanPhysics) -> Violations:
-    """Check that a link's figures follow from its ends and wavelengths, which fit the need and the leasable fibre.
-
-    Each link requires the rate at which the layout counts on exchanging gradients, with headroom.
+    These fit the leasable fibre, and the rate at which the layout counts on exchanging gradients, with headroom.
     """
+    wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
+    yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), wanted)
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
     assumed = layout.assumptions.wan_gbps if layout is not None else None
@@ -187,14 +182,7 @@ def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
 
 
-RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, pins)
-
-
-ROUNDING_GBPS = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(NamedTuple):
     """The demands on the wide area and its fibre, recomputed from sites and layout."""
 
     fibre: SiteFibre
@@ -241,7 +229,6 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     graph = fibre.graph(net)
 
     def rtt(start: str, end: str) -> float:
-        """Return the milliseconds of the shortest route between two sites, infinity where none joins them."""
         routes = fibre.routes(net, graph, min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
@@ -251,14 +238,11 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     exchange = fibre.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *fibre.traffic_demands(physics.wan, sorted(places), net.node))
     demands = {(demand.name, demand.a, demand.b): demand for demand in every}
-    return Requirements(fibre=net, window_seconds=window, forms=offered, form=form, demands=demands, rtt_ms=rtt)
+    return Requirements(net, window, offered, form, demands, rtt)
 
 
 def designed(physics: PlanPhysics) -> Violations:
-    """Check that the wide area is designed where the instance asks for it and two sites are open, and only there.
-
-    A design whose requirements can be recomputed must meet them.
-    """
+    """Check that the wide area is designed just where the instance asks for it, between two sites or more, and how."""
     wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
     design = physics.plan.wan
     if wanted != (design is not None):
@@ -350,11 +334,12 @@ def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violat
     peak: dict[str, float] = {}
     for cut in (None, *cuts):
         state, loads = f"{cut!r} is cut" if cut else "nothing is cut", defaultdict[str, float](float)
-        for route, given in ((route, given) for _, demand, given in req.stated(design) for route in demand.routes):
-            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
-            known = tuple(name for name in edges if name in req.fibre.edges)
-            for name in known:
-                loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
+        for _, demand, given in req.stated(design):
+            for route in demand.routes:
+                edges = (route.backup_edges or ()) if cut in route.edges else route.edges
+                known = tuple(name for name in edges if name in req.fibre.edges)
+                for name in known:
+                    loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
         for name, gbps in sorted(loads.items()):
             peak[name] = max(peak.get(name, 0.0), gbps)
             limit = lit_gbps.get(name, 0.0)
@@ -390,22 +375,18 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
 def repriced(physics: PlanPhysics) -> WanPlan | None:
     """Return the design with the price that its wavelengths give it."""
     req, design = requirements(physics), physics.plan.wan
-    if req is None or design is None:
-        return design
-    return design.replaced(capex_usd=req.capex_usd(physics, design))
+    return design if req is None or design is None else design.replaced(capex_usd=req.capex_usd(physics, design))
 
 
 def objective(physics: PlanPhysics) -> float | None:
-    """Compute the design's objective: capital or yearly cost in USD, or wavelengths times route-km without prices."""
+    """Compute the design's objective: capital in USD, or wavelengths times route-km where nothing is priced."""
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return None
-    if not any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
-        return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
-    if design.certificate.minimizes == LEAST_CAPITAL:
+    if any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
         return req.capex_usd(physics, design)
-    grid, net = physics.grid, physics.wan
-    return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
+    return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
 
 
+RULES = (known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, link_figures, pins)
 WAN_RULES = (designed,)

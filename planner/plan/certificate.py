@@ -297,7 +297,6 @@ WAN_FORMULATION = (
     "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
     "cuts; most traffic by priority first, then least cost"
 )
-LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
 UNPRICED = "wavelengths times route-km, as nothing is priced"
 POOLS_BRANCHING = "branch and bound over shares; branch and bound over columns"
 POOLS_FORMULATION = (

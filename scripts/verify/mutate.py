@@ -56,7 +56,7 @@ AREAS = {
         ("physics/training", "checks/training", "checks/joint", "models/joint/test_framework_rules.py", *CHECKS),
     ),
     "joint": (
-        ("models/joint", *_checks("joint_columns", "joint_proof", "layer_split", "step_bound")),
+        ("models/joint", *_checks("joint_columns", "joint_proof", "column_times")),
         ("models/joint", "checks/joint", *CHECKS),
     ),
     "reliability": (

@@ -15,9 +15,15 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
+from planner.checks.column_times import (
+    COARSE,
+    PipelineSplits,
+    StepTimeBound,
+    columns_in_time,
+    fastest_ranges,
+    witness,
+)
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
-from planner.checks.layer_split import PipelineSplits, witness
-from planner.checks.step_bound import COARSE, StepTimeBound, columns_in_time, fastest_ranges, total_micro_batches
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -276,7 +282,7 @@ def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> Cu
     every, ends = every.part([r.randrange(len(every)) for _ in range(number)]), []
     for few, many, m in zip(every.min_replicas, every.max_replicas, every.min_micro_batches, strict=True):
         low, high = sorted(r.choices(range(few, many + 1), k=2))
-        ends.append((low, high, *sorted(r.choices(range(m, total_micro_batches(cut) // low + 1), k=2))))
+        ends.append((low, high, *sorted(r.choices(range(m, cut.total_micro_batches // low + 1), k=2))))
     return every.over(*np.array(ends).T)
 
 
@@ -284,7 +290,7 @@ def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutPipelines, numbe
     """Draw columns inside ranges; return the places of the ranges and the single ones."""
     at = rng.integers(0, len(ranges), number)
     d = rng.integers(ranges.min_replicas[at], ranges.max_replicas[at], endpoint=True)
-    most = np.minimum(ranges.max_micro_batches[at], total_micro_batches(cut) // d)
+    most = np.minimum(ranges.max_micro_batches[at], cut.total_micro_batches // d)
     fine = np.flatnonzero(most >= ranges.min_micro_batches[at])
     at, d = at[fine], d[fine]
     m = rng.integers(ranges.min_micro_batches[at], most[fine], endpoint=True)

@@ -6,7 +6,7 @@ import pytest
 from each_case import each
 from fabric_cases import cheapest, instance, request, switch
 
-from planner.checks.cables import count
+from planner.checks.cables import Count
 from planner.physics.network.fabric_designs import bill, lay
 
 
@@ -45,7 +45,7 @@ def test_a_wan_gateway_takes_uplinks_that_make_it_cores(gbps: float, spine_up: i
     if found is not None:
         d, gateways = found.design, found.design.wan_gateways
         shapes = {tier: (n, d.tier_ports[tier]) for tier, n in d.tier_switches.items()}
-        ticked = count(lay(d), shapes | {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (gateways, d.ports)})
+        ticked = Count(lay(d), shapes | {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (gateways, d.ports)})
         assert not ticked.twice and not ticked.absent
 
 

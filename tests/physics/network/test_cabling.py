@@ -8,7 +8,7 @@ from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count, in_parts
+from planner.checks.cables import Count, in_parts
 from planner.instance.network import Floor, Spares
 from planner.physics.network.fabric_designs import lay, lengths, switch_counts
 from planner.physics.network.links import Places, spare_ports
@@ -26,7 +26,7 @@ def counted(d: Design, stream=None) -> Count:
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
         tier: (n, d.tier_ports.get(tier, d.ports) * d.split) for tier, n in switch_counts(d).items()
     }
-    return count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
+    return Count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
 
 @st.composite

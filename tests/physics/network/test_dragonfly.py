@@ -10,7 +10,7 @@ from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import count, in_parts
+from planner.checks.cables import Count, in_parts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
 from planner.physics.network.fabric_designs import lay, switch_counts
 from planner.physics.network.topology import unwirable
@@ -93,7 +93,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     assert unwirable(d, cross_rail=True) == []
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
     shapes |= {tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()}
-    found = count(in_parts(lay(d, block=97), d.split), shapes)
+    found = Count(in_parts(lay(d, block=97), d.split), shapes)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
     assert (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fabric_graph import graph_of, survives
 
-from planner.checks.cables import count
+from planner.checks.cables import Count
 from planner.checks.fabric import cut_by
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.topology import Design, unwirable
@@ -38,7 +38,7 @@ def test_every_port_is_used_once_and_every_loss_is_told(seed: int) -> None:
     d = drawn(seed)
     shapes = {tier: (n, d.tier_ports[tier]) for tier, n in d.tier_switches.items()}
     shapes |= {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (d.wan_gateways, d.ports)}
-    ticked = count(lay(d), shapes)
+    ticked = Count(lay(d), shapes)
     assert not ticked.twice and not ticked.absent
     for tier, ports in (("core", d.core_down + d.core_up), (d.top[0], d.top_taken + d.top_wan_links)):
         used = ticked.used[tier].sum(axis=1)
