@@ -171,8 +171,8 @@ def _repeated(
     m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
 ) -> tuple[list[LayerOperation], float]:
     """Return the operations that modules of selective recompute run again, and the seconds of all that runs again."""
-    # The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
-    # outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
+    # The norms among them are those whose outputs modules discard (memory.py, `stored_tensors`), with the casts of
+    # these for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     modules, latent = repeated_modules(m, s), m.model.latent_attention
     if not modules:
         return [], 0.0

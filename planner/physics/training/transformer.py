@@ -126,6 +126,12 @@ def attention_inputs(model: Model) -> int:
     return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
 
 
+def attention_outputs(model: Model) -> int:
+    """Return the elements per token of the attention's output, over all TP ranks."""
+    latent = model.latent_attention
+    return model.heads * (model.head if latent is None else latent.head_value)
+
+
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
     """A line in logarithms: log10 y = slope·log10 x + intercept."""
