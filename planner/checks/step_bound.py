@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step import ShardedTimes
-from planner.physics.training.step_prediction import LargestStage, Pipeline
+from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
@@ -147,7 +146,7 @@ class StepTimeBound(ColumnTimes):
         own, order = self.ranges, self.cut.schedule
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
-        bubble, send, chunks = step.pipeline_bubble_seconds, self.send, self.chunk * own.v
+        bubble, send, chunks = pipeline_bubble_seconds, self.send, self.chunk * own.v
         each = [bubble(self.sharded, order, own.p, own.v, chunks, send_seconds=send, micro_batches=m) for m in ends]
         return np.asarray(np.minimum.reduce(each) + self._tails[0], dtype=np.float64)
 

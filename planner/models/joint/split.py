@@ -14,13 +14,12 @@ from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics import Num, Tick, no_tick, ticking
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
-from planner.physics.training.step import ShardedTimes
-from planner.physics.training.step_prediction import LargestStage, Pipeline
+from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
@@ -282,7 +281,7 @@ class Stages:
         """Seconds that fill and drain the pipeline at a largest chunk."""
         c, stage = self.column, chunk * self.column.v
         sends = {"send_seconds": self.send, "micro_batches": c.m}
-        return step.pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
+        return pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Any]:

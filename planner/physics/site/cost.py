@@ -17,7 +17,6 @@ from planner.instance.hardware import Hardware, Rack
 from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
-from planner.physics.training import step
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
 
@@ -44,6 +43,12 @@ def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float 
     """Compute the area that dry cooling of a site needs, in m²; None where the instance gives no density."""
     density = hardware.cooling_kw_per_m2
     return None if density is None else facility_mw(hardware, racks, fabric_mw) * 1e3 / density
+
+
+def pools_mw(instance: Instance) -> float:
+    """Power of all pools, overhead included, in MW."""
+    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
+    return it_kw / 1e3 * instance.hardware.facility_overhead_factor
 
 
 HOURS_PER_YEAR = 8760.0
@@ -308,7 +313,7 @@ def section(
         mw = {site.id: site.facility_mw for site in sites.sites}
         return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
     if instance.hardware.pools:
-        drawn = step.pools_mw(instance)
+        drawn = pools_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()

@@ -1,4 +1,4 @@
-"""The step of a layout in whole blocks of racks, and the prediction of one layout given in full.
+"""The step of a layout in whole blocks of racks, the prediction of one layout given in full, and the step of pools.
 
 The pipeline is timed as if every stage were as large as the largest and every chunk of the fill as the largest of its
 stage; the waits of unequal chunks are added, from the order of events. For equal stages and whole rounds of
@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics import Num, step_errors
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
-from planner.physics.training import layer_time, memory, schedule, step
+from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.collectives import (
     context_nic_seconds,
     exposed_tail_seconds,
@@ -28,9 +29,44 @@ from planner.physics.training.memory import memory_by_stage, stage_gradient_byte
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
-from planner.physics.training.step import Conditions, ShardedTimes
 from planner.physics.training.transformer import model_flop_per_token
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The network's slowdowns, rates and round trips that a step depends on."""
+
+    pipeline_send_slowdown: float
+    allreduce_slowdown: float
+    wan_gbps: float | None = None
+    wan_rtt_ms: float = 0.0
+    wan_round_trips: float = 1.0
+    transport_slowdown: float = 1.0
+
+
+def machine_of(instance: Instance) -> Machine:
+    """Return the machine of a loaded instance. TypeError: a catalogue name is left in it."""
+    hardware, workload = instance.hardware, instance.workload
+    gpu, rack, software, model = hardware.accelerator, hardware.rack, workload.software, workload.model
+    if isinstance(gpu, str) or isinstance(rack, str) or isinstance(software, str) or isinstance(model, str):
+        name = next(part for part in (gpu, rack, software, model) if isinstance(part, str))
+        raise TypeError(f"the instance still has a catalogue name ({name!r}); load it through planner.load")
+    return Machine(
+        gpu=gpu.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
+        rack=rack,
+        software=software,
+        model=model,
+        precision=workload.precision,
+        sequence=workload.sequence_length,
+        expert_imbalance=workload.expert_imbalance,
+    )
+
+
+def memory_limit_bytes(instance: Instance) -> float:
+    """Return the bytes of HBM of one GPU that a plan may fill."""
+    gpu = machine_of(instance).gpu
+    return memory.usable_bytes(gpu.hbm_bytes, instance.limits.memory_reserve_fraction, gpu.memory_reserve_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +151,21 @@ def inside_rack(x: Pipeline) -> Pipeline:
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardedTimes:
+    """Seconds of one layer and micro-batch under ZeRO: compute, exposed traffic, and the time that the NIC is free."""
+
+    times: LayerTimes
+    sharding_seconds: Num
+    free_forward_seconds: Num
+    free_backward_seconds: Num
+
+    @property
+    def layer_seconds(self) -> Num:
+        """Forward and backward of one layer, without full recompute."""
+        return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
+
+
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group."""
     # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
@@ -193,6 +244,25 @@ def excess_seconds(
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
+
+
+def pipeline_bubble_seconds(
+    sharded: ShardedTimes,
+    order: Schedule,
+    pipeline: Num,
+    virtual_stages: Num,
+    stage_seconds: Num,
+    *,
+    send_seconds: Num,
+    micro_batches: Num,
+) -> Num:
+    """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`."""
+    # The passes share a stage's time as they share a layer's.
+    layer = sharded.layer_seconds
+    forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
+    chunk = stage_seconds / virtual_stages
+    passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
+    return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +357,7 @@ def once_parts(
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     waits: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
     parts = {
-        "pipeline_bubble": step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
+        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
         "data_parallel": tail,
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
@@ -352,7 +422,7 @@ def metrics(
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
-    m, workload = step.machine_of(instance), instance.workload
+    m, workload = machine_of(instance), instance.workload
     wide = padded(m, strategy.shape)
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
     seconds = sum(parts.values())
@@ -368,7 +438,7 @@ def metrics(
         "tokens_per_step": tokens,
         "memory_bytes_per_gpu": sum(by_part.values()),
         "memory_breakdown_bytes": by_part,
-        "memory_limit_bytes": step.memory_limit_bytes(instance),
+        "memory_limit_bytes": memory_limit_bytes(instance),
         "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
         "days_to_train": days,
         "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
@@ -389,7 +459,7 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
     """Return the properties of a layout outside the measured runs, each with a sentence."""
     if not has_machine(instance):
         return {}
-    m = step.machine_of(instance)
+    m = machine_of(instance)
     return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))
 
 
@@ -430,3 +500,27 @@ def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) 
         inside=strategy.stages_per_rack >= strategy.pipeline_parallel,
         transport_slowdown=c.transport_slowdown,
     )
+
+
+def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
+    """Return the layout question of one pool alone, with its share of the batch as the most that a step may hold."""
+    hardware = Hardware(
+        accelerator=pool.accelerator,
+        rack=pool.rack,
+        racks=pool.racks,
+        nic_bytes_per_second=pool.nic_bytes_per_second,
+        facility_overhead_factor=instance.hardware.facility_overhead_factor,
+    )
+    free: dict[str, float | None] = dict.fromkeys(("deadline_days", "budget_usd", "facility_power_mw"))
+    batch = float(sequences * instance.workload.sequence_length)
+    limits = instance.limits.replaced(**free | {"max_batch_tokens": batch})
+    return instance.replaced(hardware=hardware, limits=limits)
+
+
+def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
+    """Compute the exposed seconds of a pool's exchange of gradients in the ring of pools; 0 without a link."""
+    if link is None or training < 2:
+        return 0.0
+    size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
+    backward = metrics.wan_window_seconds / layers
+    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))

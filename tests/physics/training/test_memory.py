@@ -13,7 +13,7 @@ from planner.physics.training import memory, operations, schedule, step_predicti
 from planner.physics.training.collectives import front_by_stage, weights_of
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30

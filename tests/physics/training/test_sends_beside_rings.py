@@ -17,8 +17,7 @@ from planner.physics.training import schedule, step_prediction
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
-from planner.physics.training.step_prediction import LargestStage
+from planner.physics.training.step_prediction import Conditions, LargestStage
 
 TINY = 1e-9
 
