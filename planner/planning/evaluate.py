@@ -23,6 +23,7 @@ from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
+from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import (
     ParallelStrategy,
@@ -102,7 +103,7 @@ def evaluated(instance: Instance) -> Evaluation:
         metrics = LayoutMetrics.model_validate(measured)
     layout, machine = _section(instance, strategy, slowdown, metrics), machine_of(instance)
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
-    memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
+    memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
     with _finite():
         run = cost.of_layout(instance, layout)
@@ -165,7 +166,7 @@ def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[Parallel
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
     for zero in () if "layout.zero_stage" in instance.pins else stages:
         other = replace(strategy, zero_stage=zero)
-        if sum(step_prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
+        if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= limit:
             return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
     return strategy, {}
 

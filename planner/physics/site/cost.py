@@ -193,11 +193,10 @@ class Run:
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
         hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
-        pools = [(f"hardware.pools[{i}].rack.life_years", pool) for i, pool in enumerate(hardware.pools)]
         bought = [
-            Bought(pool.name, kind, pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
-            for key, pool in pools
-            if not isinstance(pool.rack, str)
+            Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
+            for i, x in enumerate(hardware.pools)
+            if not isinstance(x.rack, str)
         ]
         if bought:
             return tuple(bought)

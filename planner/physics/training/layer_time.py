@@ -425,8 +425,3 @@ def days_of(instance: Instance, seconds_per_sequence: float) -> float:
     """Compute the days to train on all tokens of an instance from the seconds a sequence."""
     w = instance.workload
     return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
-
-
-def model_flop_utilisation(model_flop: float, gpus: int, peak: float, seconds: float) -> float:
-    """Compute the MFU: model FLOP, without recompute, over the dense peak in the time (Chowdhery 2022, app. B)."""
-    return model_flop / (gpus * peak * seconds)

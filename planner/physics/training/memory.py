@@ -12,7 +12,7 @@ from planner.physics import Num
 from planner.physics.training import collectives, operations, schedule, transformer
 from planner.physics.training.collectives import Weights
 from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.physics.training.schedule import Schedule
 
 
@@ -309,8 +309,9 @@ def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Compute the bytes by part on a GPU of every stage."""
-    p, v, layers = strategy.pipeline_parallel, strategy.virtual_stages, strategy.layers_per_stage
+    """Compute the bytes by part on a GPU of every stage, sequences padded."""
+    m, p, v = padded(m, strategy.shape), strategy.pipeline_parallel, strategy.virtual_stages
+    layers = strategy.layers_per_stage
     front, recomputed = np.array(collectives.front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
     stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
     counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas

@@ -25,7 +25,7 @@ from planner.physics.training.collectives import (
     weights_of,
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
-from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
+from planner.physics.training.memory import stage_gradient_bytes, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
@@ -298,10 +298,20 @@ def between_sites_seconds(
 
 
 def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
-    """Count the sends of a step that meet rings by the schedule; none where either stays inside a rack."""
-    overlaps = {f"{part}_overlap": x.machine.software.hides(part) for part in ("gradients", "sends")}
-    counts = (pipeline, virtual_stages, micro_batches)
-    met = schedule.sends_beside_rings(x.order, *counts, zero_stage=x.zero_stage, **overlaps)
+    """Count the sends on the critical path of a step that meet rings of the GPUs that send; none inside a rack."""
+    # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
+    # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
+    # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
+    # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
+    # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
+    # meet; hidden ones follow the rings already (`sharded_times` takes their time from the NIC).
+    several, software = np.asarray(pipeline) > 1, x.machine.software
+    way = np.where(several, pipeline * virtual_stages - 1, 0)
+    if x.zero_stage > 1:
+        shown = np.where(np.asarray(virtual_stages) > 1, 1 - software.hides("sends"), 1.0)
+        met = 2 * (way + several * micro_batches * virtual_stages * shown)
+    else:
+        met = way * (x.order == "1f1b" and software.hides("gradients"))
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
@@ -408,11 +418,6 @@ def step_breakdown(
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
-def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Compute the bytes by part on a GPU of every stage, sequences padded."""
-    return memory_by_stage(padded(m, strategy.shape), strategy)
-
-
 Figure = float | dict[str, float] | tuple[float, float]
 
 
@@ -423,8 +428,7 @@ def metrics(
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload = machine_of(instance), instance.workload
-    wide = padded(m, strategy.shape)
-    parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
+    parts, by_part = step_breakdown(m, c, strategy), worst_memory(m, strategy)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
@@ -439,12 +443,12 @@ def metrics(
         "memory_bytes_per_gpu": sum(by_part.values()),
         "memory_breakdown_bytes": by_part,
         "memory_limit_bytes": memory_limit_bytes(instance),
-        "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
+        "mfu": flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
         "days_to_train": days,
         "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
         "useful_share": useful,
         "days_to_train_interval": step_errors.interval(m, strategy, days),
-        **_network_metrics(wide, c, strategy),
+        **_network_metrics(padded(m, strategy.shape), c, strategy),
         "gradient_bytes_per_stage": float(np.max(gradient_bytes)),
     }
 
