@@ -82,15 +82,11 @@ def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
-def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[float, float]:
-    """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
-    rate, (pair, wave) = grid.prices.discount_rate, prices
-    return pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
-
-
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
     """Compute the yearly price of a WAN link: fibre over its life, equipment over its own; prices as for capital."""
-    return float(link_capex_usd(wan, yearly_rates(grid, wan, prices), waves))
+    rate, (pair, wave) = grid.prices.discount_rate, prices
+    yearly = pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
+    return float(link_capex_usd(wan, yearly, waves))
 
 
 Fabrics = Mapping[str, SiteFabric]  # by site
