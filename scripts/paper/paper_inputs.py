@@ -205,7 +205,7 @@ class Case:
         shape = operations.LayerShape(
             tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
         )
-        return layer_time.pipeline_send_nic_seconds(machine, shape)
+        return layer_time.pipeline_send_bytes(machine, shape) / machine.gpu.nic_bytes_per_second
 
 
 CASES = (

@@ -268,11 +268,6 @@ def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
 
-def pipeline_send_nic_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the NIC seconds of one pipeline send at the ideal rate."""
-    return pipeline_send_bytes(m, s) / m.gpu.nic_bytes_per_second
-
-
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
     """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it."""
     # Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section

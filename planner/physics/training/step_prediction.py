@@ -448,7 +448,7 @@ def metrics(
         "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
         "useful_share": useful,
         "days_to_train_interval": step_errors.interval(m, strategy, days),
-        **_network_metrics(padded(m, strategy.shape), c, strategy),
+        **_network_metrics(m, c, strategy),
         "gradient_bytes_per_stage": float(np.max(gradient_bytes)),
     }
 
@@ -475,17 +475,17 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
     """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
-    shape, group = strategy.shape, _group(m, strategy)
-    x = pipeline_of_strategy(m, c, strategy)
+    x, shape, group = pipeline_of_strategy(m, c, strategy), strategy.shape, _group(m, strategy)
     sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
     between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
     counts = strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches
+    sent = layer_time.pipeline_send_bytes(x.machine, shape)
     return {
         "pipeline_send_seconds": float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
-        "pipeline_send_nic_seconds": layer_time.pipeline_send_nic_seconds(m, shape) if between_racks else 0.0,
+        "pipeline_send_nic_seconds": sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
         "pipeline_send_window_seconds": float(chunk * free),
         "sends_beside_rings": float(sends_beside_rings(x, *counts, group.racks)),
         "allreduce_layer_seconds": float(allreduce),

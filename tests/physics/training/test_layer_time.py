@@ -316,8 +316,8 @@ def test_pipeline_send() -> None:
     """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks."""
     # Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s
     # and 64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
-    assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
-    assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
+    assert layer_time.pipeline_send_bytes(machine(), shape(1)) == pytest.approx(64)
+    assert layer_time.pipeline_send_bytes(machine(), shape(2, b=3)) == pytest.approx(96)
     send = partial(layer_time.pipeline_send_seconds, machine())
     assert send(shape(1), 1.5) == pytest.approx(2 + 9.6)
     assert send(shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
