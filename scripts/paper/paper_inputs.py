@@ -274,4 +274,4 @@ def plant(overhead: float = 1.0) -> Hardware:
 
 def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
     """Return the one level of the network that the paper's exchanges cross."""
-    return (collectives.Level(name="ring", ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
+    return (collectives.Level(ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
