@@ -78,7 +78,7 @@ class PipelineSplits(ColumnTimes):
         longer than the limit.
         """
         layers, others = self.cut.space.layers, self.p - 1
-        spared = max(0.0, -float(step_prediction.front_seconds(self.pipeline, 0)))
+        spared = max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
@@ -140,7 +140,7 @@ class PipelineSplits(ColumnTimes):
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
-        head = np.where(stages == self.p - 1, pipeline.head, 0.0) + step_prediction.front_seconds(pipeline, stages)
+        head = step_prediction.end_seconds(pipeline, stages, self.p)
         wait = schedule.min_excess_seconds(
             self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, pipeline.times.recompute_seconds
         )

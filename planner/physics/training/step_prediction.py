@@ -100,6 +100,11 @@ class Pipeline:
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
+    @property
+    def first_excess_seconds(self) -> float:
+        """Seconds that front layers and the embedding add to a micro-batch of the first stage; negative: they spare."""
+        return front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
+
     def send(self, slowdown: Num, pipeline: Num) -> Num:
         """Compute the seconds of an exchange between stages of different racks: a fixed part, and the NIC's, slowed."""
         seconds = self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1)
@@ -203,9 +208,9 @@ def stage_seconds(
     return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
 
 
-def front_seconds(x: Pipeline, stage: Num) -> Num:
-    """Compute the seconds that front layers and the embedding add to a micro-batch of a stage: of the first alone."""
-    return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds + x.embedding, 0.0)
+def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
+    """Compute what a micro-batch takes longer on the last stage, by the head, and on the first, front layers in."""
+    return np.where(stages == pipeline - 1, x.head, 0.0) + np.where(stages == 0, x.first_excess_seconds, 0.0)
 
 
 def least_layers(x: Pipeline) -> int:
