@@ -28,7 +28,7 @@ from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 
 UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
 TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite

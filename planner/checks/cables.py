@@ -24,7 +24,7 @@ from planner.physics.network.topology import BLOCKS, Design
 from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
-from planner.physics.training import step
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
 
 MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
@@ -218,7 +218,7 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     once more behind it, if any stage comes before. With gradients or weights sharded (ZeRO-2 and 3) rings run in every
     pass, and each send that no pass hides meets them.
     """
-    software, virtual_stages = step.machine_of(physics.instance).software, layout.virtual_stages
+    software, virtual_stages = machine_of(physics.instance).software, layout.virtual_stages
     places = layout.pipeline_parallel
     apart = layout.stages_per_rack < places and max(layout.racks_per_stage_by_site.values(), default=0) > 1
     if places < 2 or not apart:

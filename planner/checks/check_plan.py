@@ -16,8 +16,8 @@ from planner.instance.network import NETWORK_LIMITS
 from planner.instance.references_and_pins import check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site.cost import bill
-from planner.physics.training import step
+from planner.physics.site.cost import bill, pools_mw
+from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan
@@ -106,7 +106,7 @@ def known_references(physics: PlanPhysics) -> Violations:
 
 def peak_known(physics: PlanPhysics) -> Violations:
     """Check that the accelerator has a peak rate for the compute precision."""
-    machine = step.machine_of(physics.instance)
+    machine = machine_of(physics.instance)
     if machine.precision.compute not in machine.gpu.peak_flop_per_second:
         known = ", ".join(sorted(machine.gpu.peak_flop_per_second)) or "0 types"
         yield broken("peak_known", f"{machine.gpu.name} has no peak for {machine.precision.compute}, only for {known}")
@@ -219,7 +219,7 @@ def pools_in_conflict(physics: PlanPhysics) -> Violations:
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
     usd = bill(physics.instance, 0, None, None).total_usd
-    for name, drawn, unit in (("facility_power_mw", step.pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):
+    for name, drawn, unit in (("facility_power_mw", pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):
         limit = getattr(limits, name)
         if f"limits.{name}" in why.rules and limit is not None and drawn <= limit:
             sides = f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}"

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step import ShardedTimes
-from planner.physics.training.step_prediction import LargestStage, Pipeline
+from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
@@ -145,7 +144,7 @@ class StepTimeBound(ColumnTimes):
         own, order = self.ranges, self.cut.schedule
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
-        bubble, send, chunks = step.pipeline_bubble_seconds, self.send, self.chunk * own.v
+        bubble, send, chunks = pipeline_bubble_seconds, self.send, self.chunk * own.v
         each = [bubble(self.sharded, order, own.p, own.v, chunks, send_seconds=send, micro_batches=m) for m in ends]
         return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
 
@@ -336,7 +335,7 @@ class PipelineSplits(ColumnTimes):
         longer than the limit.
         """
         layers, others = self.cut.space.layers, self.p - 1
-        spared = max(0.0, -float(step_prediction.front_seconds(self.pipeline, 0)))
+        spared = max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
@@ -397,7 +396,7 @@ class PipelineSplits(ColumnTimes):
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
-        head = np.where(stages == self.p - 1, pipeline.head, 0.0) + step_prediction.front_seconds(pipeline, stages)
+        head = step_prediction.end_seconds(pipeline, stages, self.p)
         wait = schedule.min_excess_seconds(
             self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, pipeline.times.recompute_seconds
         )

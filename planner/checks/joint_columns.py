@@ -23,14 +23,14 @@ from planner.instance.instance import Instance
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step, step_prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.collectives import Weights, front_layers, weights_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.step_prediction import Pipeline
+from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
 from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]
@@ -52,10 +52,10 @@ class Space:
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
-        self.machine, self.rules, network = step.machine_of(instance), instance.workload.rules, instance.network
+        self.machine, self.rules, network = machine_of(instance), instance.workload.rules, instance.network
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
-        self.memory_limit = step.memory_limit_bytes(instance)
+        self.memory_limit = memory_limit_bytes(instance)
         self.site_racks = max_site_racks(instance)
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))

@@ -14,11 +14,12 @@ from planner.instance.references_and_pins import PINS
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import wan
-from planner.physics.training import layer_time, step, transformer
+from planner.physics.site import cost, wan
+from planner.physics.training import layer_time, transformer
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import racks_per_replica, strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
+from planner.physics.training.step_prediction import machine_of, pool_exchange_seconds, pool_instance
 from planner.plan.certificate import Violation
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, PoolsPlan
 
@@ -41,7 +42,7 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     several stages with a micro-batch for each at least; layers run twice under full recompute alone. The experts are
     over GPUs of one stage and site.
     """
-    model, strategy = step.machine_of(physics.instance).model, strategy_of(layout)
+    model, strategy = machine_of(physics.instance).model, strategy_of(layout)
     (tensor, _, expert), inner = layout.degrees, layout.tensor_parallel_inner
     stages, chunks, repeats = layout.pipeline_parallel, layout.virtual_stages, sum(layout.recomputed_layers_per_stage)
     shared, heads = math.gcd(model.heads, model.kv), f"{model.heads} heads and {model.kv} KV heads"
@@ -76,7 +77,7 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 @needs("layout")
 def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check that the framework has everything that the layout asks of it, pinned or not."""
-    machine, workload = step.machine_of(physics.instance), physics.instance.workload
+    machine, workload = machine_of(physics.instance), physics.instance.workload
     yield from (broken("framework", what) for what in unsupported(machine.software, strategy_of(layout)))
     for what in broken_rules(workload.rules, layout, machine.model, workload.sequence_length):
         if what.partition(":")[0] not in LAYERS_PINNED & physics.instance.pins.keys():  # which go before the rules
@@ -235,7 +236,7 @@ def _pool_plans(physics: PlanPhysics, pools: PoolsPlan) -> dict[str, PlanPhysics
     plans = {}
     for pool in physics.instance.hardware.pools:
         if pool.name in pools.layouts and pools.sequences.get(pool.name, 0) > 0:
-            asked = step.pool_instance(physics.instance, pool, pools.sequences[pool.name])
+            asked = pool_instance(physics.instance, pool, pools.sequences[pool.name])
             own = {"instance": asked, "layout": pools.layouts[pool.name], "pools": None}
             plans[pool.name] = PlanPhysics(plan=physics.plan.replaced(**own))
     return plans
@@ -275,7 +276,7 @@ def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, fl
         return None
     link, count = physics.instance.hardware.pool_link, len(predicted)
     exchanges = {
-        name: step.pool_exchange_seconds(link, own, max(pools.layouts[name].layers_per_stage), count)
+        name: pool_exchange_seconds(link, own, max(pools.layouts[name].layers_per_stage), count)
         for name, own in predicted.items()
     }
     seconds = max(own.step_seconds for own in predicted.values()) + max(exchanges.values())
@@ -293,7 +294,7 @@ def days(physics: PlanPhysics) -> float | None:
 @needs("pools")
 def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     """Check that exchanges, step and days to train follow from the pools' layouts, within deadline and power."""
-    times, limits, drawn = _times(physics), physics.instance.limits, step.pools_mw(physics.instance)
+    times, limits, drawn = _times(physics), physics.instance.limits, cost.pools_mw(physics.instance)
     yield from at_most("limits[facility_power]", drawn, limits.facility_power_mw, "MW of all pools", "MW at most")
     if times is None:
         return
@@ -359,7 +360,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
     seconds = days * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-    peak = step.machine_of(physics.instance).peak_flop_per_second
+    peak = machine_of(physics.instance).peak_flop_per_second
     full = float(transformer.budget_flop(gpus * peak, seconds))
     given, assumed = stated.assumed is not None, rate is not None
     yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
@@ -417,7 +418,7 @@ def compute_shares(
     at_work = used / (used + layout.gpus_idle)
     share = at_work * trained / metrics.step_seconds  # of a second of the step
     size = float(transformer.active_parameters(model, embedding=True))
-    peak = step.machine_of(physics.instance).peak_flop_per_second
+    peak = machine_of(physics.instance).peak_flop_per_second
     useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
     found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
     found["gemm"] = found.get("gemm", 0.0) - useful

@@ -19,8 +19,8 @@ from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import step
 from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
@@ -215,7 +215,7 @@ def failures_of(instance: Instance) -> Failures | None:
     if reliability is None or isinstance(reliability, str) or workload.availability < 1 or not reliability.parts:
         return None
     each = workload.precision.parameter_bytes + workload.precision.optimizer_bytes
-    failures = Failures(r=reliability, state_bytes=each * total_parameters(step.machine_of(instance).model))
+    failures = Failures(r=reliability, state_bytes=each * total_parameters(machine_of(instance).model))
     if instance.network is None:
         return failures
     ends = instance.network.cables.endpoint_transceivers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from planner.models.joint.free_network import conditions_of, fastest_of
 from planner.models.joint.space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.parallel_strategy import ParallelStrategy, padded
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.outcome import Stop
 from planner.solvers.signals import Deadline, first_plan_found
 
@@ -124,7 +124,7 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
     step = first if problem.rules.whole_rounds else 1
     for number in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
         other = replace(strategy, micro_batches=number)
-        used = sum(memory.worst_memory(padded(problem.machine, other.shape), other).values())
+        used = sum(memory.worst_memory(problem.machine, other).values())
         if number != strategy.micro_batches and used <= problem.memory_limit:
             yield other
 

@@ -18,7 +18,7 @@ from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, fibre
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site, SiteFabric
 

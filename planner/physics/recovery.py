@@ -74,11 +74,6 @@ def scale_factor(rates: Reliability, gpus: Num) -> Any:
     return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / rates.measured_gpus) ** rates.scale_exponent
 
 
-def stops_per_second(rates: Reliability, gpus: Num, links: GpuLinks = NO_LINKS) -> Any:
-    """Compute the stops per second of a job with `gpus` GPUs at work, summed over the parts of each GPU."""
-    return gpus * stops_per_gpu_second(rates, links) * scale_factor(rates, gpus)
-
-
 NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
 MOST_STALLED = 1e12  # seconds of stalls per second of work: replicas that are away are negligible against it
 LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
@@ -101,8 +96,8 @@ class CheckpointedJob:
 
     @cached_property
     def stops_per_second(self) -> Any:
-        """Stops in a second."""
-        return stops_per_second(self.r, self.gpus, self.links)
+        """Stops in a second, summed over the parts of each GPU at work."""
+        return self.gpus * stops_per_gpu_second(self.r, self.links) * scale_factor(self.r, self.gpus)
 
     def write_seconds(self, target: CheckpointTarget) -> Any:
         """Return the seconds to write a checkpoint: every GPU an even part of the state."""
@@ -174,22 +169,16 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
         )
         return
     intervals = dict[tuple[bool, CheckpointTarget], Any]()  # whole jobs all start again from the same checkpoints
-    for recovery, target in choices(rates, spares=spares):
-        key = recovery == "elastic", target
-        if key not in intervals:
-            intervals[key] = best_interval(job, recovery, target)
-        yield way_at(job, recovery, target, intervals[key])
-
-
-def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
-    """Yield (recovery, checkpoint target) pairs; recovery on spare racks only where there are `spares`."""
     for recovery in rates.recoveries:
-        if recovery == "elastic":
-            yield recovery, "storage"
-        elif recovery == "restart" or spares:
-            for target in rates.checkpoint_targets:
-                if target == "storage" or rates.memory_bytes_per_second_per_gpu is not None:
-                    yield recovery, target
+        if recovery == "warm-spares" and not spares:
+            continue
+        for target in ("storage",) if recovery == "elastic" else rates.checkpoint_targets:
+            if target == "memory" and rates.memory_bytes_per_second_per_gpu is None:
+                continue
+            key = recovery == "elastic", target
+            if key not in intervals:
+                intervals[key] = best_interval(job, recovery, target)
+            yield way_at(job, recovery, target, intervals[key])
 
 
 def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:

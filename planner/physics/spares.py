@@ -27,8 +27,8 @@ from planner.physics.recovery import (
     way_at,
     ways,
 )
-from planner.physics.training import step
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
+from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan
@@ -201,7 +201,7 @@ def upkeep_of(
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
     number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
     """
-    rates, machine = counted(instance), step.machine_of(instance)
+    rates, machine = counted(instance), machine_of(instance)
     block = block_of(
         machine.rack.gpus,
         strategy.shape.degrees,

@@ -18,7 +18,7 @@ from planner.models.joint.solve import DaysOfUse, Solving, solve_joint, world_of
 from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
-from planner.physics.training import step
+from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
 from planner.plan.certificate import Conflict, decision_of
 from planner.planning.instance_parts import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
@@ -247,7 +247,7 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
     for key, free in known.items():
         if getattr(network, key) != free:
             rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
-    size = step.machine_of(instance).gpu.hbm_bytes * MUCH_MORE
+    size = machine_of(instance).gpu.hbm_bytes * MUCH_MORE
     rules[MEMORY] = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
     return rules
 
@@ -303,7 +303,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
 
 def _memory_sentence(instance: Instance) -> str:
     """Return the memory of a GPU, and how many GPUs can share a replica's state where a site has few racks."""
-    usable_gb = step.memory_limit_bytes(instance) / 1e9
+    usable_gb = memory_limit_bytes(instance) / 1e9
     if usable_gb <= 0:
         return "the memory kept free on a GPU leaves none"
     text = f"{usable_gb:,.1f} GB of a GPU can be used"

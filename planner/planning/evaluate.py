@@ -21,8 +21,9 @@ from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
-from planner.physics.training import step, step_prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
+from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import (
     ParallelStrategy,
@@ -32,7 +33,7 @@ from planner.physics.training.parallel_strategy import (
     unsupported,
     write_layout,
 )
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
@@ -100,9 +101,9 @@ def evaluated(instance: Instance) -> Evaluation:
         if upkeep is not None:  # on a calendar, where failures count
             measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         metrics = LayoutMetrics.model_validate(measured)
-    layout, machine = _section(instance, strategy, slowdown, metrics), step.machine_of(instance)
+    layout, machine = _section(instance, strategy, slowdown, metrics), machine_of(instance)
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
-    memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
+    memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
     with _finite():
         run = cost.of_layout(instance, layout)
@@ -161,18 +162,18 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
     """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds (else the plainest), and why."""
-    machine, limit, least = step.machine_of(instance), step.memory_limit_bytes(instance), strategy.zero_stage
+    machine, limit, least = machine_of(instance), memory_limit_bytes(instance), strategy.zero_stage
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
     for zero in () if "layout.zero_stage" in instance.pins else stages:
         other = replace(strategy, zero_stage=zero)
-        if sum(step_prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
+        if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= limit:
             return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
     return strategy, {}
 
 
 def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
     """Return the pins, and the plainest value of each choice that is left open, by the keys of the layout."""
-    machine, stages, replicas = step.machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
+    machine, stages, replicas = machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
     gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
     sequences = pinned.get("microbatch_sequences", 1)
     # Where replicas of a stage fill racks, ranks in order put them side by side, and stages meet in a rack at most.
@@ -197,7 +198,7 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
 
 
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
-    model, layers, stages = step.machine_of(instance).model, strategy.layers_per_stage, strategy.pipeline_parallel
+    model, layers, stages = machine_of(instance).model, strategy.layers_per_stage, strategy.pipeline_parallel
     experts, expert = model.experts.count if model.experts else 0, strategy.expert_parallel
     tensor, inner, virtual = strategy.tensor_parallel, strategy.tensor_inner, strategy.virtual_stages
     if model.heads % tensor:
@@ -235,7 +236,7 @@ def _near(whole: int, degree: int) -> str:
 
 
 def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan) -> Iterator[str]:
-    machine, metrics, rules = step.machine_of(instance), layout.metrics, instance.workload.rules
+    machine, metrics, rules = machine_of(instance), layout.metrics, instance.workload.rules
     yield from unsupported(machine.software, strategy)
     for what in broken_rules(rules, layout, machine.model, instance.workload.sequence_length):
         remedy = "change it, or set workload.framework_rules to false for a stack that runs it"
@@ -268,7 +269,7 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
 
 def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
-    gpus = step.machine_of(instance).rack.gpus
+    gpus = machine_of(instance).rack.gpus
     outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
     return write_layout(
         strategy,
@@ -315,7 +316,7 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
     `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
     """
     work = instance.workload
-    software = step.machine_of(instance).software
+    software = machine_of(instance).software
     stated = switches.get("overlaps")
     if isinstance(stated, Mapping):
         kept = {overlap for overlap in software.overlaps if stated.get(overlap, True)}
@@ -401,7 +402,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
 
 def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     """Return the constants behind a part of the step, with the values that this instance gives them."""
-    machine = step.machine_of(instance)
+    machine = machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
     unused = _code("score_efficiency") if flash else kernel

@@ -18,7 +18,7 @@ from planner.models.joint.solve import Solving
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 from planner.physics.site import cost
-from planner.physics.training.step import machine_of
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan

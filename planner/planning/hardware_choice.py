@@ -13,8 +13,8 @@ from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
-from planner.physics.training import step
 from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
@@ -68,7 +68,7 @@ def best_choice(
 
     def merit(alone: Instance) -> float:
         """Return the end of training at the peak rate, in days; of a goal in dollars those of a FLOP a second."""
-        machine, budget = step.machine_of(alone), alone.limits.budget_usd or 1.0
+        machine, budget = machine_of(alone), alone.limits.budget_usd or 1.0
         usd, flop = machine.rack.price_usd, machine.rack.gpus * machine.peak_flop_per_second
         if not alone.objective.in_days:
             return usd / flop

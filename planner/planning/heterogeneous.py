@@ -11,9 +11,10 @@ from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
-from planner.physics.training import step, step_prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import write_layout
+from planner.physics.training.step_prediction import pool_exchange_seconds, pool_instance
 from planner.plan.certificate import (
     ON_TRUST,
     POOL_FORMULATION,
@@ -50,11 +51,11 @@ class PoolProblems:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
         pools = self.instance.hardware.pools
-        return [problem_on(step.pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
+        return [problem_on(pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
 
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
         """Predict what a pool's layout does."""
-        alone = step.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
+        alone = pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
         found = step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
         return LayoutMetrics.model_validate(found)
 
@@ -65,7 +66,7 @@ class PoolProblems:
         for k, point in enumerate(points if training > 1 else ()):
             if link is not None and point is not None:
                 layers = max(point.strategy.layers_per_stage)
-                exposed[k] = step.pool_exchange_seconds(link, self.metrics(k, point), layers, training)
+                exposed[k] = pool_exchange_seconds(link, self.metrics(k, point), layers, training)
         return exposed
 
 
@@ -77,7 +78,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
         return _plan(instance, options, conflict=Conflict(decision=decision, rules=rules, reason=reason))
 
     # The racks of all pools may break a limit whatever their layouts.
-    power, drawn, usd = limits.facility_power_mw, step.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
+    power, drawn, usd = limits.facility_power_mw, cost.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
     if power is not None and drawn > power * (1 + 1e-9):
         broken = ("hardware.pools", "limits.facility_power_mw")
         return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")

@@ -17,7 +17,7 @@ from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import RackBlock, layout_values, write_layout
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import (
     BRANCHING,
     FORMULATION,

@@ -18,7 +18,7 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.physics import ticking
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
-from planner.physics.training.step import machine_of
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STAGE_DEGREES
 from planner.planning.evaluate import Evaluation, evaluated, layout_question, with_switches

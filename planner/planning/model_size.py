@@ -19,9 +19,10 @@ from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
 from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
-from planner.physics.training import step, step_prediction, transformer
+from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.planning.choice_ends import Progress
@@ -128,7 +129,7 @@ def _tried(
 
 def _first(instance: Instance, deadline: float) -> float:
     """Return the compute to start from: of the racks that are given, else of those that the power feeds."""
-    machine = step.machine_of(instance)
+    machine = machine_of(instance)
     racks = instance.pins.get("sites.racks") or instance.hardware.racks
     if racks is None:
         areas = instance.grid.balancing_authorities if instance.grid else ()
@@ -141,7 +142,7 @@ def _first(instance: Instance, deadline: float) -> float:
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
-    peak = _gpus(plan) * step.machine_of(plan.instance).peak_flop_per_second
+    peak = _gpus(plan) * machine_of(plan.instance).peak_flop_per_second
     return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
 
 
@@ -203,7 +204,7 @@ def _compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     if plan.layout is None:
         return {}
     metrics, used, seconds = plan.layout.metrics, plan.layout.gpus_used, plan.layout.metrics.step_seconds
-    peak, working = step.machine_of(plan.instance).peak_flop_per_second, used / _gpus(plan) * metrics.useful_share
+    peak, working = machine_of(plan.instance).peak_flop_per_second, used / _gpus(plan) * metrics.useful_share
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
     shares = {
@@ -256,7 +257,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
     candidate = model_for(choose, flop)
     asked = instance_with(instance, candidate)
-    machine = step.machine_of(asked)
+    machine = machine_of(asked)
     peak = machine.peak_flop_per_second * machine.rack.gpus
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
-from planner.physics.training.step import machine_of
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES
 from planner.planning.instance_parts import Change, change_to

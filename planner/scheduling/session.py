@@ -28,7 +28,7 @@ from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, plan_of
 from planner.scheduling import placing

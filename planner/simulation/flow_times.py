@@ -226,11 +226,8 @@ def spread(
 ) -> Spread:
     """Simulate pauses until the `waited` parts have ended, while the others keep sending; return ends and pauses.
 
-    A flow from a host to itself loads no link and ends at once.
-
-    `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of the bytes that have arrived.
-
-    InputError: the flows have not ended after the last step.
+    `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of the bytes that have arrived. A
+    flow from a host to itself ends at once. InputError: the flows have not ended after the last step.
     """
     pauses = pauses or Pauses()
     tick()
@@ -354,7 +351,6 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 
 def _sprayed(tree: Tree, flows: Flows) -> Routes:
-    """Return the routes over nothing failed, with parallel links and planes loaded evenly."""
     return routing.spray(replace(tree, planes=(sum(tree.planes),)), flows)
 
 

@@ -545,11 +545,8 @@ def _routes(
     hops: Callable[[Ints, int, int], Hops],
     loaded: Callable[[int], int] = lambda _: 0,
 ) -> Routes:
-    """Return the routes of flows that use all planes alike.
-
-    `hops` of some flows, the tier at which they turn round and a plane: up and down by tier. `loaded`: entries of a
-    flow by tier that are worked on together.
-    """
+    """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, of one chunk."""
+    # `hops` of some flows, the tier at which they turn round and a plane are up and down by tier.
     flow, planes = np.arange(len(flows)), len(tree.planes)
 
     def entries() -> Iterator[tuple[Ints, Ints, int, Floats | float]]:

@@ -119,10 +119,7 @@ REPORT_STEP = 0.05  # share of the bytes between two lines of progress
 def simulate(
     request: SimulationRequest, seeds: Sequence[int], progress: Callable[[str], None] | None = None
 ) -> Simulation:
-    """Return completion times of every seed and their distribution. InputError: flows take no time at all.
-
-    `progress` takes a line now and then.
-    """
+    """Return completion times of every seed and their distribution. InputError: flows take no time at all."""
     last_share = 0.0
 
     def reported(share: float) -> None:

@@ -206,9 +206,7 @@ def _described(design: Design, racks: int, rails: int) -> str:
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, SimulatedPart]:
     """Return the site and the part of it to simulate: by default the pods, or zones, of the first GPU indices.
 
-    All racks where they are few enough.
-
-    InputError: the plan has no such site, or no fabric, or fewer hosts.
+    All racks where they are few enough. InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
     physics = PlanPhysics(plan=plan)
     if not physics.nic_known:

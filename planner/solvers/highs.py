@@ -208,9 +208,8 @@ class HighsSearch:
             self.h.setOptionValue("simplex_strategy", _DUAL)
             if status != _Status.kOptimal or self.rows is None:
                 return status
-            rows = self.rows.broken(
-                np.where(self.at >= 0, self.point()[self.at], 0.0), whole=fixed is not None, quick=quick
-            )
+            point = np.where(self.at >= 0, self.point()[self.at], 0.0)
+            rows = self.rows.broken(point, whole=fixed is not None, quick=quick)
             if not rows:
                 return status
             self.add(rows)

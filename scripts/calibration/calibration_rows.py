@@ -24,7 +24,7 @@ from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.operations import Machine, Recompute, limits_expert_overlap
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 
 FOLDS = 5  # of rows by the hash of their ids, each left out of a fit in turn
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant

@@ -205,7 +205,7 @@ class Case:
         shape = operations.LayerShape(
             tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
         )
-        return layer_time.pipeline_send_nic_seconds(machine, shape)
+        return layer_time.pipeline_send_bytes(machine, shape) / machine.gpu.nic_bytes_per_second
 
 
 CASES = (
@@ -274,4 +274,4 @@ def plant(overhead: float = 1.0) -> Hardware:
 
 def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
     """Return the one level of the network that the paper's exchanges cross."""
-    return (collectives.Level(name="ring", ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
+    return (collectives.Level(ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)

@@ -20,7 +20,7 @@ import simpy
 
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.workload import catalogue
-from planner.physics.recovery import CheckpointedJob, Way, stops_per_second, ways
+from planner.physics.recovery import CheckpointedJob, Way, ways
 from planner.plan.plan import Plan
 
 APART = 0.01  # of the useful share, more than which is too much
@@ -220,7 +220,8 @@ def published() -> Iterator[tuple[str, str, str]]:
         if count is None:
             yield name, f"{value}", f"{24 * 8 * 1000 / hours:.2f}"
         else:
-            yield name, f"{value} h", f"{1 / (3600 * float(stops_per_second(rate, count))):.2f} h"
+            job = CheckpointedJob(r=rate, gpus=count, replica_gpus=1, state_bytes=0.0)
+            yield name, f"{value} h", f"{1 / (3600 * float(job.stops_per_second)):.2f} h"
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -58,7 +58,7 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     stretch, days = float(way.stretch) / there(way), m.step_days_to_train
     lost = {name: float(n) * days for name, n in recovery.losses(job, way).items()}
     lost[SHORT.get(way.recovery, "waiting for racks")] = (stretch - float(way.stretch)) * days
-    rate = float(recovery.stops_per_second(r, layout.gpus_used)) / recovery.stops_per_gpu_second(r)
+    rate = float(job.stops_per_second) / recovery.stops_per_gpu_second(r)
     section = {
         "recovery": way.recovery, "checkpoint_target": way.target,
         "checkpoint_interval_seconds": float(way.interval_seconds),

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.physics.site import cost
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import RackBlock, block_of, padded
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.step_prediction import LargestStage, LayoutFibre
+from planner.physics.training.step_prediction import LargestStage, LayoutFibre, machine_of, memory_limit_bytes
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal
@@ -89,8 +89,8 @@ class Times:
     """Seconds a sequence of every split of a column, from the physics; they know no money."""
 
     def __init__(self, i: Instance) -> None:
-        self.m = step.machine_of(i)
-        self.limit = step.memory_limit_bytes(i)
+        self.m = machine_of(i)
+        self.limit = memory_limit_bytes(i)
         self.phi = i.network.transport.slowdown if i.network is not None else 1.0
         self.recomputes_some = i.pins.get("layout.recompute") == "full"
         self.pipeline = lru_cache(maxsize=None)(self._pipeline)

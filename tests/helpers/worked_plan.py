@@ -16,7 +16,7 @@ from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import (
     FORMULATION,
     GRID_BRANCHING,

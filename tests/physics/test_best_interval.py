@@ -22,7 +22,6 @@ from planner.physics.recovery import (
     CheckpointedJob,
     best_interval,
     best_interval_seconds,
-    choices,
     inverse_share_there,
     losses,
     min_stretch,
@@ -195,9 +194,10 @@ def test_a_job_alone_writes_at_the_interval_that_it_has_in_a_table(seed: int) ->
     job = replace(drawn_job(random.Random(seed)), step_seconds=0.0)
     replicas = np.unique(np.geomspace(2, 1e6, 100).astype(int))
     table = replace(job, gpus=1.0 * replicas * job.replica_gpus, replicas=replicas)
-    for way in choices(job.r, spares=True):
-        each = [float(best_interval(replace(job, gpus=float(n * job.replica_gpus)), *way)) for n in replicas]
-        assert np.broadcast_to(best_interval(table, *way), replicas.shape).tolist() == each
+    for way in ways(job, spares=True):
+        own = way.recovery, way.target
+        each = [float(best_interval(replace(job, gpus=float(n * job.replica_gpus)), *own)) for n in replicas]
+        assert np.broadcast_to(best_interval(table, *own), replicas.shape).tolist() == each
 
 
 KNOWN = Reliability.model_validate(catalogue("reliability")["llama3-2024"])

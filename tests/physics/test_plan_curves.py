@@ -16,7 +16,7 @@ from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.recovery import CheckpointedJob, choices, losses, stops_per_second, way_at, ways
+from planner.physics.recovery import CheckpointedJob, losses, way_at, ways
 from planner.physics.spares import (
     Upkeep,
     exposure_of,
@@ -39,10 +39,15 @@ def test_parts_sum_to_the_stretch_at_any_interval() -> None:
         r=r, gpus=40.0, replica_gpus=4.0, state_bytes=6e6, replicas=10, step_seconds=1.0, shares_state=True
     )
     seconds = np.geomspace(1.0, 1e5, 40)
-    for way in choices(r, spares=True):
+    for way in [(w.recovery, w.target) for w in ways(job, spares=True)]:
         found = way_at(job, *way, seconds)
         assert 1 + sum(losses(job, found).values()) == pytest.approx(found.stretch, rel=1e-9)
-    assert [(w.recovery, w.target) for w in ways(job, spares=False)] == list(choices(r, spares=False))
+    assert [(w.recovery, w.target) for w in ways(job, spares=False)] == [
+        (recovery, target)
+        for recovery in r.recoveries
+        for target in (("storage",) if recovery == "elastic" else r.checkpoint_targets)
+        if recovery != "warm-spares"
+    ]
 
 
 @each("names", WAYS)
@@ -148,8 +153,9 @@ def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
 def test_large_jobs_stop_more_often_than_in_proportion() -> None:
     """Of four times the GPUs measured, and an exponent of 1/2, each stops twice as often; of fewer none more."""
     plain, grown = (Reliability.model_validate(RATES | {"scale_exponent": x}) for x in (0.0, 0.5))
-    assert stops_per_second(grown, 32) == pytest.approx(2 * stops_per_second(plain, 32))
-    assert stops_per_second(grown, 4) == pytest.approx(stops_per_second(plain, 4))
+    both = (CheckpointedJob(r=r, gpus=np.array([4, 32]), replica_gpus=1, state_bytes=0.0) for r in (plain, grown))
+    few, many = (job.stops_per_second for job in both)
+    assert (many / few).tolist() == pytest.approx([1, 2])
 
 
 RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of four GPUs, none idle

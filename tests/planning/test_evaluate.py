@@ -21,7 +21,7 @@ from planner.models.joint.search.days import Kind, kind_of
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
-from planner.physics.training.step import machine_of
+from planner.physics.training.step_prediction import machine_of
 from planner.planning.evaluate import stack_text, summary
 from planner.planning.layouts import near_layouts
 from planner.planning.load import load_instance

@@ -21,8 +21,8 @@ from planner.instance.hardware import DAYS_A_MONTH
 from planner.models import Options
 from planner.models.joint.solve import DaysOfUse, solve_joint
 from planner.models.joint.world import JointSolution, JointStatus
-from planner.physics.training import step
 from planner.physics.training.layer_time import wan_tail_seconds
+from planner.physics.training.step_prediction import pool_exchange_seconds
 from planner.plan.plan import Plan
 from planner.planning import hardware_choice
 from planner.planning.hardware_choice import HardwareAnswer, bounded_by_all
@@ -324,8 +324,8 @@ def test_exchange_follows_the_tail_between_sites(plan):
     backward = m.wan_window_seconds / layers
     for training, ring in ((2, 1.0), (3, 4 / 3)):
         wanted = wan_tail_seconds(ring * m.gradient_bytes_per_stage, 800, 1, 1, layers, backward)
-        assert step.pool_exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
-    assert step.pool_exchange_seconds(link, m, layers, 1) == 0.0
+        assert pool_exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
+    assert pool_exchange_seconds(link, m, layers, 1) == 0.0
 
 
 @pytest.mark.slow

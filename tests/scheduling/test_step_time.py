@@ -19,8 +19,7 @@ from planner.errors import InputError
 from planner.formats.topology_files import plan_topology
 from planner.physics.network.topology import Design
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.physics.training.step import Conditions
-from planner.physics.training.step_prediction import metrics
+from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan
 from planner.scheduling.session import Clock, Cluster, clock_of, fastest
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step_prediction import LargestStage, LayoutFibre
+from planner.physics.training.step_prediction import LargestStage, LayoutFibre, pipeline_bubble_seconds
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 
@@ -115,7 +115,7 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    fill = partial(step.pipeline_bubble_seconds, sharded, x.order, p, v, chunk * v, send_seconds=send)
+    fill = partial(pipeline_bubble_seconds, sharded, x.order, p, v, chunk * v, send_seconds=send)
     fills = [fill(micro_batches=m) for m in (rows.m, np.maximum(rows.p, total))]
     once = np.minimum(*fills) + software.step_seconds
     each: Floats = slowest + software.host_seconds

@@ -19,7 +19,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import Status
 from planner.solvers.outcome import Stop
 from planner.solvers.signals import Deadline

@@ -20,14 +20,14 @@ from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.calendar import Calendar, calendar_of
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.training import memory, step, step_prediction
+from planner.physics.training import memory, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import LayerBytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.step_prediction import Pipeline
+from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
 from planner.simulation.flow_times import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
@@ -141,7 +141,7 @@ class JointProblem:
 
 def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> JointProblem:
     """Read the joint question from a loaded instance; refuse a pin outside the declared space."""
-    machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
+    machine, tokens = machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
@@ -152,7 +152,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         machine=machine,
         transport_slowdown=transport_slowdown_of(instance.network),
         max_sequences=math.floor(tokens / machine.sequence),
-        memory_limit=step.memory_limit_bytes(instance),
+        memory_limit=memory_limit_bytes(instance),
         calendar=calendar_of(instance, machine.model),
         all_rails=spares is not None and (spares.share > 0 or spares.failure_chance > 0),
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},

@@ -14,13 +14,12 @@ from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics import Num, Tick, no_tick, ticking
-from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
-from planner.physics.training.step import ShardedTimes
-from planner.physics.training.step_prediction import LargestStage, Pipeline
+from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
@@ -143,14 +142,10 @@ class Stages:
             return np.arange(0)
         most = problem.layers - (c.p - 1) * c.v
         if math.isfinite(self.cutoff):
-            in_time = (self.cutoff / self.effective + self._spared) / float(self.sharded.layer_seconds)
+            spared = max(0.0, -self.pipeline.first_excess_seconds)  # by a first stage with faster layers
+            in_time = (self.cutoff / self.effective + spared) / float(self.sharded.layer_seconds)
             most = min(most, math.floor(in_time * (1 + 1e-9)))
         return np.arange(c.v, max(most, c.v - 1) + 1)
-
-    @cached_property
-    def _spared(self) -> float:
-        """Seconds of a micro-batch that the first stage spares where front layers are faster than others."""
-        return max(0.0, -float(step_prediction.front_seconds(self.pipeline, 0)))
 
     @cached_property
     def least_sizes(self) -> Ints:
@@ -221,7 +216,7 @@ class Stages:
         fits = recompute < NO_FIT
         recompute = np.where(fits, recompute, 0)
         stages = np.arange(c.p)[:, None]
-        ends = np.where(stages == c.p - 1, x.head, 0.0) + step_prediction.front_seconds(x, stages)
+        ends = step_prediction.end_seconds(x, stages, c.p)
         host = x.machine.software.host_seconds
         each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
         found = self.effective * each + self._wait(recompute, fits)
@@ -282,7 +277,7 @@ class Stages:
         """Seconds that fill and drain the pipeline at a largest chunk."""
         c, stage = self.column, chunk * self.column.v
         sends = {"send_seconds": self.send, "micro_batches": c.m}
-        return step.pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
+        return pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Any]:
@@ -411,7 +406,7 @@ class Stages:
         recomputed = schedule.recomputed_alike(layers, v, self.each)
         stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
         chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
-        return self.effective * (stage - self._spared) + self.once(chunk, layers)
+        return self.effective * (stage - max(0.0, -self.pipeline.first_excess_seconds)) + self.once(chunk, layers)
 
     @cached_property
     def bounding(self) -> Self:

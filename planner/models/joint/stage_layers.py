@@ -72,7 +72,7 @@ class Patterns:
         layers, repeats = self.table[:, 0], self.table[:, 1]
         each = step_prediction.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
         stage = np.arange(c.p)[:, None]
-        ends = np.where(stage == c.p - 1, x.head, 0.0) + step_prediction.front_seconds(x, stage)
+        ends = step_prediction.end_seconds(x, stage, c.p)
         without_waits = self.stages.effective * (each[None, :] + ends)
         if c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(without_waits)

@@ -17,7 +17,6 @@ from planner.instance.hardware import Hardware, Rack
 from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
-from planner.physics.training import step
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
 
@@ -44,6 +43,12 @@ def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float 
     """Compute the area that dry cooling of a site needs, in m²; None where the instance gives no density."""
     density = hardware.cooling_kw_per_m2
     return None if density is None else facility_mw(hardware, racks, fabric_mw) * 1e3 / density
+
+
+def pools_mw(instance: Instance) -> float:
+    """Power of all pools, overhead included, in MW."""
+    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
+    return it_kw / 1e3 * instance.hardware.facility_overhead_factor
 
 
 HOURS_PER_YEAR = 8760.0
@@ -77,15 +82,11 @@ def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
-def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[float, float]:
-    """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
-    rate, (pair, wave) = grid.prices.discount_rate, prices
-    return pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
-
-
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
     """Compute the yearly price of a WAN link: fibre over its life, equipment over its own; prices as for capital."""
-    return float(link_capex_usd(wan, yearly_rates(grid, wan, prices), waves))
+    rate, (pair, wave) = grid.prices.discount_rate, prices
+    yearly = pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
+    return float(link_capex_usd(wan, yearly, waves))
 
 
 Fabrics = Mapping[str, SiteFabric]  # by site
@@ -188,11 +189,10 @@ class Run:
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
         hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
-        pools = [(f"hardware.pools[{i}].rack.life_years", pool) for i, pool in enumerate(hardware.pools)]
         bought = [
-            Bought(pool.name, kind, pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
-            for key, pool in pools
-            if not isinstance(pool.rack, str)
+            Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
+            for i, x in enumerate(hardware.pools)
+            if not isinstance(x.rack, str)
         ]
         if bought:
             return tuple(bought)
@@ -308,7 +308,7 @@ def section(
         mw = {site.id: site.facility_mw for site in sites.sites}
         return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
     if instance.hardware.pools:
-        drawn = step.pools_mw(instance)
+        drawn = pools_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()

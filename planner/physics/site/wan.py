@@ -81,7 +81,6 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
     the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
     """
-    # That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005).
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}

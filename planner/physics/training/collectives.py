@@ -16,7 +16,6 @@ from planner.physics.training.operations import LayerShape, Machine
 class Level:
     """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links."""
 
-    name: str
     ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it
     bytes_per_second: Num  # in one direction
     latency_seconds: float
@@ -110,13 +109,13 @@ def scale_up(m: Machine, ranks: Num) -> Level:
     """Return the level of the scale-up domain for a group with `ranks` ranks in it."""
     g = m.gpu
     rate = g.scale_up_bytes_per_second * g.scale_up_efficiency
-    return Level("scale-up", ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
+    return Level(ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
 
 
 def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
     """Return the level between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
-    return Level("NIC", ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
+    return Level(ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

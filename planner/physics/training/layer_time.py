@@ -171,8 +171,8 @@ def _repeated(
     m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
 ) -> tuple[list[LayerOperation], float]:
     """Return the operations that modules of selective recompute run again, and the seconds of all that runs again."""
-    # The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
-    # outputs for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
+    # The norms among them are those whose outputs modules discard (memory.py, `stored_tensors`), with the casts of
+    # these for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     modules, latent = repeated_modules(m, s), m.model.latent_attention
     if not modules:
         return [], 0.0
@@ -266,11 +266,6 @@ def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
     """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), or all."""
     size = s.tokens(m.sequence) * m.model.hidden * m.precision.collective_bytes
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
-
-
-def pipeline_send_nic_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the NIC seconds of one pipeline send at the ideal rate."""
-    return pipeline_send_bytes(m, s) / m.gpu.nic_bytes_per_second
 
 
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
@@ -425,8 +420,3 @@ def days_of(instance: Instance, seconds_per_sequence: float) -> float:
     """Compute the days to train on all tokens of an instance from the seconds a sequence."""
     w = instance.workload
     return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
-
-
-def model_flop_utilisation(model_flop: float, gpus: int, peak: float, seconds: float) -> float:
-    """Compute the MFU: model FLOP, without recompute, over the dense peak in the time (Chowdhery 2022, app. B)."""
-    return model_flop / (gpus * peak * seconds)

@@ -1,8 +1,9 @@
 """Bytes that training keeps on a GPU, formula by formula, and on the GPUs of each pipeline stage."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,84 +12,60 @@ from planner.physics import Num
 from planner.physics.training import collectives, operations, schedule, transformer
 from planner.physics.training.collectives import Weights
 from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.physics.training.schedule import Schedule
 
 
-def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
-    """Return the stored elements of one layer per token: (kept by every TP rank, divided over TP ranks).
-
-    Kept by all: the inputs of both norms, of QKV and of the FFN, 4·h (and the ranks of latent attention). Divided: Q,
-    K, V, the attention's output, and the FFN's inner tensors (before and after the activation, the gate). For the plain
-    GPT 4·h and 12·h, which at two bytes and with two masks of h bytes give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t).
-    Routed experts keep, for each of a token's k experts, its input, its output and the expert's inner tensors.
-    """
-    inner = 3 if model.gated_ffn else 2
-    latent, experts = model.latent_attention, model.experts
-    if latent is None:
-        common, divided = 4 * model.hidden, 2 * model.head * (model.heads + model.kv)
-    else:
-        common = 4 * model.hidden + (latent.q_rank or 0) + latent.kv_rank + latent.head_rope
-        divided = 2 * model.heads * (latent.head_nope + latent.head_rope + latent.head_value)
-    if not routed or experts is None:
-        return common, divided + inner * model.ffn_width
-    own = imbalance * experts.per_token  # experts of a token on the busiest rank
-    return common, divided + inner * experts.shared_ffn + own * (2 * model.hidden + inner * experts.ffn)
-
-
-def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
-    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`."""
-    # They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
-    # FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
-    # activation. Tensors that norms, attention and activations read again stay as wide as activations are.
-    latent, experts = model.latent_attention, model.experts
-    common = 2 * model.hidden + (0 if latent is None else (latent.q_rank or 0) + latent.kv_rank)
-    if not routed or experts is None:
-        return common, model.ffn_width
-    return common, experts.shared_ffn + imbalance * experts.per_token * (model.hidden + experts.ffn)
-
-
 @dataclass(frozen=True, slots=True)
-class Discarded:
-    """Stored elements of a layer per token that are not kept, as they run again, by where they are and their type."""
+class StoredTensor:
+    """A tensor that a layer stores for its backward pass, in elements per token of all TP ranks together."""
 
-    common_inputs: float = 0.0  # of products, which every TP rank keeps; what follows is divided over TP ranks
-    attention: float = 0.0  # Q, K and V
-    inputs: float = 0.0  # others of products
-    others: float = 0.0
+    elements: float
+    kind: Literal["input", "attention", "other"] = "other"  # products alone read it; Q, K and V; other passes read it
+    whole: bool = False  # every TP rank keeps it; else it is divided over them
+    rerun: tuple[RecomputeModule, ...] = ()  # modules of selective recompute that discard it
 
 
-def discarded_elements(
-    model: Model, modules: Collection[RecomputeModule], *, routed: bool, imbalance: float = 1.0
-) -> Discarded:
-    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores."""
-    # Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
-    # (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm
-    # that is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses
-    # the others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with
-    # it.
-    h, experts, latent = model.hidden, model.experts, model.latent_attention
+@lru_cache(maxsize=64)
+def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[StoredTensor, ...]:
+    """List the tensors that a layer stores, but for scores and masks of dropout.
+
+    For the plain GPT they are 4·h elements whole and 12·h divided, which at two bytes and with two masks of h bytes
+    give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Inputs of products are kept in the products' type; tensors that
+    norms, attention and activations read again stay as wide as activations are. Modules are those of Megatron-Core
+    (transformer_config.py, recompute_modules): those that discard their output (layernorm, moe_act, mla_up_proj) and
+    those that keep their input alone (mlp, moe, shared_experts).
+    """
+    # Only a norm that is a module of its own is run again, in front of latent attention and of experts; Transformer
+    # Engine fuses the others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input
+    # run again with it.
+    h, latent, experts = model.hidden, model.latent_attention, model.experts if routed else None
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
-    common = h * ("layernorm" in modules and latent is not None)
-    attention = transformer.attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
-    if not routed or experts is None:
-        width = model.ffn_width * ("mlp" in modules)
-        return Discarded(common + h * ("mlp" in modules), attention, width, before * width)
-    whole, own = "moe" in modules, imbalance * experts.per_token
-    shared = experts.shared_ffn * (whole or "shared_experts" in modules)
-    inputs = shared + own * (experts.ffn * (whole or "moe_act" in modules) + h * whole)
-    others = before * shared + own * (before * experts.ffn + h) * whole
-    return Discarded(common + h * ("layernorm" in modules), attention, inputs, others)
-
-
-def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
-    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same parts."""
-    # Those of the layer's output, and of the FFN before its activation; of routed experts, for each of a token's k, of
-    # its output, of the input of the combination, and of the inner tensors.
-    wide, experts = 2 if model.gated_ffn else 1, model.experts
-    if not routed or experts is None:
-        return model.hidden, wide * model.ffn_width
-    return model.hidden, experts.per_token * (2 * model.hidden + wide * experts.ffn)
+    of_norm: tuple[RecomputeModule, ...] = () if latent is None else ("layernorm",)
+    up: tuple[RecomputeModule, ...] = () if latent is None else ("mla_up_proj",)
+    rotary = 0 if latent is None else latent.head_rope
+    ranks = 0 if latent is None else (latent.q_rank or 0) + latent.kv_rank
+    tensors = (
+        StoredTensor(2 * h, whole=True),  # inputs of both norms
+        StoredTensor(h, "input", whole=True, rerun=of_norm),  # of QKV
+        StoredTensor(h, "input", whole=True, rerun=("mlp",) if experts is None else ("layernorm",)),  # of the FFN
+        StoredTensor(transformer.attention_inputs(model), "attention", rerun=up),
+        StoredTensor(transformer.attention_outputs(model)),
+        StoredTensor(ranks, "input", whole=True),  # of latent attention
+        StoredTensor(rotary, whole=True),
+    )
+    if experts is None:
+        width = model.ffn_width
+        return *tensors, StoredTensor(width, "input", rerun=("mlp",)), StoredTensor(before * width, rerun=("mlp",))
+    own = imbalance * experts.per_token  # experts of a token on the busiest rank
+    return (
+        *tensors,
+        StoredTensor(experts.shared_ffn, "input", rerun=("moe", "shared_experts")),
+        StoredTensor(before * experts.shared_ffn, rerun=("moe", "shared_experts")),
+        StoredTensor(own * h, "input", rerun=("moe",)),
+        StoredTensor(own * experts.ffn, "input", rerun=("moe", "moe_act")),
+        StoredTensor(own * (before * experts.ffn + h), rerun=("moe",)),  # with what the experts return
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +76,13 @@ class ElementBytes:
     mask: float = 1.0  # of dropout
     product: float | None = None  # inputs of products, which may be narrower
     attention: float | None = None  # Q, K and V
+
+    def per_token(self, tensors: Iterable[StoredTensor], s: LayerShape) -> float:
+        """Compute the bytes per token of some tensors on a TP rank."""
+        product = self.element if self.product is None else self.product
+        sizes = {"input": product, "attention": self.attention or self.element, "other": self.element}
+        ranks = {True: s.split, False: s.tensor_parallel}
+        return sum(x.elements * sizes[x.kind] / ranks[x.whole] for x in tensors)
 
 
 def activation_bytes_per_layer(
@@ -113,19 +97,13 @@ def activation_bytes_per_layer(
     narrower, the attention's output is kept in both types, for its own backward and for the projection's (Transformer
     Engine saves the cast input of a product).
     """
-    t, tokens, element = s.tensor_parallel, s.tokens(sequence), sizes.element
+    tokens, element = s.tokens(sequence), sizes.element
     if s.recompute == "full":
         return element * tokens * model.hidden / s.split
-    common, divided = activation_elements(model, routed=routed, imbalance=imbalance)
-    whole, inner = element * common + 2 * sizes.mask * model.hidden, element * divided
+    each = sizes.per_token(stored_tensors(model, routed=routed, imbalance=imbalance), s)
     if sizes.product is not None and sizes.product < element:
-        inputs, wide = product_inputs(model, routed=routed, imbalance=imbalance), element - sizes.product
-        latent = model.latent_attention
-        attention = model.heads * (model.head if latent is None else latent.head_value)
-        whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + sizes.product * attention
-    if sizes.attention is not None:
-        inner -= (element - sizes.attention) * transformer.attention_inputs(model)
-    linear = tokens * (whole / s.split + inner / t)
+        each += sizes.product * transformer.attention_outputs(model) / s.tensor_parallel
+    linear = tokens * (each + 2 * sizes.mask * model.hidden / s.split)
     if s.recompute == "selective":
         return linear
     scores = (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / s.gpus
@@ -171,8 +149,9 @@ class LayerBytes:
 
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
-    modules, kinds = m.software.recompute_modules, {k.routed for k in collectives.layer_kinds(m.model)}
-    return any(discarded_elements(m.model, modules, routed=routed) != Discarded() for routed in kinds)
+    modules, kinds = set(m.software.recompute_modules), {k.routed for k in collectives.layer_kinds(m.model)}
+    tensors = (tensor for routed in kinds for tensor in stored_tensors(m.model, routed=routed) if tensor.elements)
+    return any(not modules.isdisjoint(tensor.rerun) for tensor in tensors)
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
@@ -197,13 +176,17 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
         own, imbalance = replace(s, recompute=recompute), m.expert_imbalance
         return float(activation_bytes_per_layer(m.model, m.sequence, own, sizes, routed=routed, imbalance=imbalance))
 
-    stays = 1 - m.software.activation_offload
+    stays, tokens = 1 - m.software.activation_offload, s.tokens(m.sequence)
     dropped = m.software.selective_gemm_share if modules else 0.0
-    x = discarded_elements(m.model, modules, routed=routed, imbalance=m.expert_imbalance)
-    divided = attention * x.attention + product * x.inputs + element * x.others
-    selective = s.tokens(m.sequence) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
-    common, wide = gradient_elements(m.model, routed=routed)
-    gradients = element * s.tokens(m.sequence) * (common / s.split + wide / s.tensor_parallel)
+    tensors = stored_tensors(m.model, routed=routed, imbalance=m.expert_imbalance) if modules else []
+    selective = tokens * sizes.per_token((x for x in tensors if not set(modules).isdisjoint(x.rerun)), s)
+    # As a layer's backward pass begins: the gradients of its output and of the FFN before its activation; of routed
+    # experts, for each of a token's k, of its output, of the input of the combination, and of the inner tensors.
+    wide, experts = 2 if m.model.gated_ffn else 1, m.model.experts if routed else None
+    widest = wide * m.model.ffn_width
+    if experts is not None:
+        widest = experts.per_token * (2 * m.model.hidden + wide * experts.ffn)
+    gradients = element * tokens * (m.model.hidden / s.split + widest / s.tensor_parallel)
     kept = (stored(mode) - selective) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
@@ -326,8 +309,9 @@ def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Compute the bytes by part on a GPU of every stage."""
-    p, v, layers = strategy.pipeline_parallel, strategy.virtual_stages, strategy.layers_per_stage
+    """Compute the bytes by part on a GPU of every stage, sequences padded."""
+    m, p, v = padded(m, strategy.shape), strategy.pipeline_parallel, strategy.virtual_stages
+    layers = strategy.layers_per_stage
     front, recomputed = np.array(collectives.front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
     stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
     counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas

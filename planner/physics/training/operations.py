@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Fp8Recipe, Model, Precision, Software
+from planner.instance.workload import Experts, Fp8Recipe, Model, Precision, Software
 from planner.physics import Num
 from planner.physics.training.transformer import attention_inputs, attention_score_flop
 
@@ -268,12 +268,11 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
     # Tokens are copied to k experts and summed back: k·h written and read, both ways.
     moved = own * h * (2 + 4 * experts.per_token)
     passes.elementwise("dispatch and combine", moved, moved)
-    _routed(passes, own, s)
+    _routed(passes, own, s, experts)
     return passes
 
 
 def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
-    """Add a norm and a residual addition."""
     # The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
     # writes one; the addition reads two and writes one, its backward passes the gradient on.
     h = tokens * p.m.model.hidden / s.split
@@ -368,16 +367,13 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
     p.gemm(f"{name} out", tokens, f, h)
 
 
-def _routed(p: Passes, own: Num, s: LayerShape) -> None:
+def _routed(p: Passes, own: Num, s: LayerShape, experts: Experts) -> None:
     """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts."""
     # All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
     # kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
     # are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their
     # activation alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
-    m, experts = p.m, p.m.model.experts
-    if experts is None:
-        raise ValueError("the model has no experts")
-    gated, one_activation = m.model.gated_ffn, m.software.fused_experts
+    m, gated, one_activation = p.m, p.m.model.gated_ffn, p.m.software.fused_experts
     count = max(1.0, experts.count / s.expert_parallel)
     rows = m.expert_imbalance * own * experts.per_token / count
     fused = one_activation and m.model.hidden % FUSED_WIDTH == experts.ffn % FUSED_WIDTH == 0

@@ -77,31 +77,6 @@ def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: N
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
-def sends_beside_rings(
-    schedule: Schedule,
-    pipeline: Num,
-    virtual_stages: Num,
-    micro_batches: Num,
-    *,
-    zero_stage: int,
-    gradients_overlap: bool,
-    sends_overlap: bool,
-) -> Num:
-    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send."""
-    # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
-    # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
-    # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
-    # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
-    # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
-    # meet; hidden ones follow the rings already (`step_prediction.sharded_times` takes their time from the NIC).
-    several = np.asarray(pipeline) > 1
-    way = np.where(several, pipeline * virtual_stages - 1, 0)
-    if zero_stage > 1:
-        shown = np.where(np.asarray(virtual_stages) > 1, 1 - sends_overlap, 1.0)
-        return 2 * (way + several * micro_batches * virtual_stages * shown)
-    return way * (schedule == "1f1b" and gradients_overlap)
-
-
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
     """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak (Narayanan 2021; Qi 2023)."""
     # 1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at

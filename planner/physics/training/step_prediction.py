@@ -1,4 +1,4 @@
-"""The step of a layout in whole blocks of racks, and the prediction of one layout given in full.
+"""The step of a layout in whole blocks of racks, the prediction of one layout given in full, and the step of pools.
 
 The pipeline is timed as if every stage were as large as the largest and every chunk of the fill as the largest of its
 stage; the waits of unequal chunks are added, from the order of events. For equal stages and whole rounds of
@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics import Num, step_errors
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
-from planner.physics.training import layer_time, memory, schedule, step
+from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.collectives import (
     context_nic_seconds,
     exposed_tail_seconds,
@@ -24,13 +25,48 @@ from planner.physics.training.collectives import (
     weights_of,
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
-from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
+from planner.physics.training.memory import stage_gradient_bytes, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
-from planner.physics.training.step import Conditions, ShardedTimes
 from planner.physics.training.transformer import model_flop_per_token
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The network's slowdowns, rates and round trips that a step depends on."""
+
+    pipeline_send_slowdown: float
+    allreduce_slowdown: float
+    wan_gbps: float | None = None
+    wan_rtt_ms: float = 0.0
+    wan_round_trips: float = 1.0
+    transport_slowdown: float = 1.0
+
+
+def machine_of(instance: Instance) -> Machine:
+    """Return the machine of a loaded instance. TypeError: a catalogue name is left in it."""
+    hardware, workload = instance.hardware, instance.workload
+    gpu, rack, software, model = hardware.accelerator, hardware.rack, workload.software, workload.model
+    if isinstance(gpu, str) or isinstance(rack, str) or isinstance(software, str) or isinstance(model, str):
+        name = next(part for part in (gpu, rack, software, model) if isinstance(part, str))
+        raise TypeError(f"the instance still has a catalogue name ({name!r}); load it through planner.load")
+    return Machine(
+        gpu=gpu.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
+        rack=rack,
+        software=software,
+        model=model,
+        precision=workload.precision,
+        sequence=workload.sequence_length,
+        expert_imbalance=workload.expert_imbalance,
+    )
+
+
+def memory_limit_bytes(instance: Instance) -> float:
+    """Return the bytes of HBM of one GPU that a plan may fill."""
+    gpu = machine_of(instance).gpu
+    return memory.usable_bytes(gpu.hbm_bytes, instance.limits.memory_reserve_fraction, gpu.memory_reserve_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +99,11 @@ class Pipeline:
         """Seconds of a front layer and micro-batch beyond another layer's, exposed ZeRO traffic taken as equal."""
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
+
+    @property
+    def first_excess_seconds(self) -> float:
+        """Seconds that front layers and the embedding add to a micro-batch of the first stage; negative: they spare."""
+        return front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
         """Compute the seconds of an exchange between stages of different racks: a fixed part, and the NIC's, slowed."""
@@ -115,6 +156,21 @@ def inside_rack(x: Pipeline) -> Pipeline:
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardedTimes:
+    """Seconds of one layer and micro-batch under ZeRO: compute, exposed traffic, and the time that the NIC is free."""
+
+    times: LayerTimes
+    sharding_seconds: Num
+    free_forward_seconds: Num
+    free_backward_seconds: Num
+
+    @property
+    def layer_seconds(self) -> Num:
+        """Forward and backward of one layer, without full recompute."""
+        return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
+
+
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group."""
     # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
@@ -152,9 +208,9 @@ def stage_seconds(
     return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
 
 
-def front_seconds(x: Pipeline, stage: Num) -> Num:
-    """Compute the seconds that front layers and the embedding add to a micro-batch of a stage: of the first alone."""
-    return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds + x.embedding, 0.0)
+def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
+    """Compute what a micro-batch takes longer on the last stage, by the head, and on the first, front layers in."""
+    return np.where(stages == pipeline - 1, x.head, 0.0) + np.where(stages == 0, x.first_excess_seconds, 0.0)
 
 
 def least_layers(x: Pipeline) -> int:
@@ -195,6 +251,25 @@ def excess_seconds(
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
+def pipeline_bubble_seconds(
+    sharded: ShardedTimes,
+    order: Schedule,
+    pipeline: Num,
+    virtual_stages: Num,
+    stage_seconds: Num,
+    *,
+    send_seconds: Num,
+    micro_batches: Num,
+) -> Num:
+    """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`."""
+    # The passes share a stage's time as they share a layer's.
+    layer = sharded.layer_seconds
+    forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
+    chunk = stage_seconds / virtual_stages
+    passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
+    return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
     """Fibre between sites: their number, rate and round trip of the slowest link, and the round trips waited."""
@@ -228,10 +303,20 @@ def between_sites_seconds(
 
 
 def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
-    """Count the sends of a step that meet rings by the schedule; none where either stays inside a rack."""
-    overlaps = {f"{part}_overlap": x.machine.software.hides(part) for part in ("gradients", "sends")}
-    counts = (pipeline, virtual_stages, micro_batches)
-    met = schedule.sends_beside_rings(x.order, *counts, zero_stage=x.zero_stage, **overlaps)
+    """Count the sends on the critical path of a step that meet rings of the GPUs that send; none inside a rack."""
+    # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
+    # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
+    # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
+    # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
+    # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
+    # meet; hidden ones follow the rings already (`sharded_times` takes their time from the NIC).
+    several, software = np.asarray(pipeline) > 1, x.machine.software
+    way = np.where(several, pipeline * virtual_stages - 1, 0)
+    if x.zero_stage > 1:
+        shown = np.where(np.asarray(virtual_stages) > 1, 1 - software.hides("sends"), 1.0)
+        met = 2 * (way + several * micro_batches * virtual_stages * shown)
+    else:
+        met = way * (x.order == "1f1b" and software.hides("gradients"))
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
@@ -287,7 +372,7 @@ def once_parts(
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     waits: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
     parts = {
-        "pipeline_bubble": step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
+        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
         "data_parallel": tail,
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
@@ -338,11 +423,6 @@ def step_breakdown(
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
-def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Compute the bytes by part on a GPU of every stage, sequences padded."""
-    return memory_by_stage(padded(m, strategy.shape), strategy)
-
-
 Figure = float | dict[str, float] | tuple[float, float]
 
 
@@ -352,9 +432,8 @@ def metrics(
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
-    m, workload = step.machine_of(instance), instance.workload
-    wide = padded(m, strategy.shape)
-    parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
+    m, workload = machine_of(instance), instance.workload
+    parts, by_part = step_breakdown(m, c, strategy), worst_memory(m, strategy)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
@@ -368,13 +447,13 @@ def metrics(
         "tokens_per_step": tokens,
         "memory_bytes_per_gpu": sum(by_part.values()),
         "memory_breakdown_bytes": by_part,
-        "memory_limit_bytes": step.memory_limit_bytes(instance),
-        "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
+        "memory_limit_bytes": memory_limit_bytes(instance),
+        "mfu": flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
         "days_to_train": days,
         "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
         "useful_share": useful,
         "days_to_train_interval": step_errors.interval(m, strategy, days),
-        **_network_metrics(wide, c, strategy),
+        **_network_metrics(m, c, strategy),
         "gradient_bytes_per_stage": float(np.max(gradient_bytes)),
     }
 
@@ -389,7 +468,7 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
     """Return the properties of a layout outside the measured runs, each with a sentence."""
     if not has_machine(instance):
         return {}
-    m = step.machine_of(instance)
+    m = machine_of(instance)
     return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))
 
 
@@ -401,17 +480,17 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
     """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
-    shape, group = strategy.shape, _group(m, strategy)
-    x = pipeline_of_strategy(m, c, strategy)
+    x, shape, group = pipeline_of_strategy(m, c, strategy), strategy.shape, _group(m, strategy)
     sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
     between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
     counts = strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches
+    sent = layer_time.pipeline_send_bytes(x.machine, shape)
     return {
         "pipeline_send_seconds": float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
-        "pipeline_send_nic_seconds": layer_time.pipeline_send_nic_seconds(m, shape) if between_racks else 0.0,
+        "pipeline_send_nic_seconds": sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
         "pipeline_send_window_seconds": float(chunk * free),
         "sends_beside_rings": float(sends_beside_rings(x, *counts, group.racks)),
         "allreduce_layer_seconds": float(allreduce),
@@ -430,3 +509,27 @@ def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) 
         inside=strategy.stages_per_rack >= strategy.pipeline_parallel,
         transport_slowdown=c.transport_slowdown,
     )
+
+
+def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
+    """Return the layout question of one pool alone, with its share of the batch as the most that a step may hold."""
+    hardware = Hardware(
+        accelerator=pool.accelerator,
+        rack=pool.rack,
+        racks=pool.racks,
+        nic_bytes_per_second=pool.nic_bytes_per_second,
+        facility_overhead_factor=instance.hardware.facility_overhead_factor,
+    )
+    free: dict[str, float | None] = dict.fromkeys(("deadline_days", "budget_usd", "facility_power_mw"))
+    batch = float(sequences * instance.workload.sequence_length)
+    limits = instance.limits.replaced(**free | {"max_batch_tokens": batch})
+    return instance.replaced(hardware=hardware, limits=limits)
+
+
+def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
+    """Compute the exposed seconds of a pool's exchange of gradients in the ring of pools; 0 without a link."""
+    if link is None or training < 2:
+        return 0.0
+    size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
+    backward = metrics.wan_window_seconds / layers
+    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))

@@ -126,6 +126,12 @@ def attention_inputs(model: Model) -> int:
     return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
 
 
+def attention_outputs(model: Model) -> int:
+    """Return the elements per token of the attention's output, over all TP ranks."""
+    latent = model.latent_attention
+    return model.heads * (model.head if latent is None else latent.head_value)
+
+
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
     """A line in logarithms: log10 y = slope·log10 x + intercept."""
@@ -152,8 +158,7 @@ def parametric_optimal_parameters(
     budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
 ) -> Num:
     """Compute the parameters N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C (Hoffmann 2022, eqs. 4, 10)."""
-    # N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
-    # 2022, eqs. 4 and 10).
+    # N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit.
     return (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * (budget / 6) ** (beta / (alpha + beta))
 
 

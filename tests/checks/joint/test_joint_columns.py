@@ -30,8 +30,7 @@ from planner.instance.workload import Model
 from planner.models.joint.space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
-from planner.physics.training.step_prediction import LargestStage
+from planner.physics.training.step_prediction import Conditions, LargestStage
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"

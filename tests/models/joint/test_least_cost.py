@@ -20,8 +20,9 @@ from planner.models.joint.search import capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointSolution, JointStatus, World
-from planner.physics.training import step, step_prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import machine_of
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
@@ -242,7 +243,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None
     conditions = conditions_of(problem_on(i, 1))
     assert racks_of(found.plan) <= (i.hardware.racks or 0)
-    seconds = sum(step_prediction.step_breakdown(step.machine_of(i), conditions, found.strategy).values())
+    seconds = sum(step_prediction.step_breakdown(machine_of(i), conditions, found.strategy).values())
     assert seconds / found.plan.column.sequences == pytest.approx(found.seconds, rel=1e-9)
 
 

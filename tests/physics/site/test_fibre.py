@@ -187,7 +187,7 @@ def test_the_price_of_an_edge_by_the_year() -> None:
     )  # fmt: skip
     grid = Grid(balancing_authorities=(), nodes=(), prices=prices)
     worth = [sum(1.1**-y for y in range(1, life + 1)) for life in (10, 4)]
-    pair, wave = cost.yearly_rates(grid, w, edge.prices)
-    assert (pair * worth[0], wave * worth[1]) == (pytest.approx(300), pytest.approx(40))
+    pair, wave = (cost.link_usd_per_year(grid, w, prices, 8) for prices in ((300, 0), (0, 40)))
+    assert (pair * worth[0], wave * worth[1]) == (pytest.approx(300), pytest.approx(8 * 40))
     assert cost.link_usd_per_year(grid, w, edge.prices, 9) == pytest.approx(2 * 300 / worth[0] + 9 * 40 / worth[1])
     assert [cost.link_capex_usd(w, edge.prices, n) for n in (0, 8, 9)] == [0, 300 + 8 * 40, 2 * 300 + 9 * 40]

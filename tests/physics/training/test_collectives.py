@@ -16,7 +16,7 @@ RANKS = st.integers(1, 4096)
 
 
 def level(ranks: int, rate: float = 1e9, latency: float = 1e-3, *, switch: bool = False) -> Level:
-    return Level(name="x", ranks=ranks, bytes_per_second=rate, latency_seconds=latency, reduces_in_network=switch)
+    return Level(ranks=ranks, bytes_per_second=rate, latency_seconds=latency, reduces_in_network=switch)
 
 
 def test_ring_all_reduce() -> None:

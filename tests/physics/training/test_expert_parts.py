@@ -11,7 +11,7 @@ from training_toys import accelerator, machine_of, precision_of, shape
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.collectives import LayerKind, Weights
-from planner.physics.training.memory import activation_elements
+from planner.physics.training.memory import stored_tensors
 from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
@@ -178,8 +178,7 @@ def test_the_busiest_rank_sets_the_time_of_experts() -> None:
         for m in (uneven, twice)
     )
     assert found == wanted
-    kept = activation_elements(uneven.model, routed=True, imbalance=2.0)
-    assert kept == activation_elements(twice.model, routed=True)
+    assert stored_tensors(uneven.model, routed=True, imbalance=2.0) == stored_tensors(twice.model, routed=True)
 
 
 @each("c", [1, 2, 4])

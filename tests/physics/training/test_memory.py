@@ -13,7 +13,7 @@ from planner.physics.training import memory, operations, schedule, step_predicti
 from planner.physics.training.collectives import front_by_stage, weights_of
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import Conditions
 from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30
@@ -43,6 +43,13 @@ def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: in
     )
 
 
+def kept(model: Model, **kind: Any) -> tuple[float, float]:
+    """Elements of a layer per token that every TP rank keeps, and that are divided over them."""
+    tensors = memory.stored_tensors(model, **kind)
+    whole, divided = (sum(x.elements for x in tensors if x.whole == every) for every in (True, False))
+    return whole, divided
+
+
 SBH = S * 6144  # of GPT 22B at b = 1
 AS_H = 64 * S / 6144
 
@@ -67,7 +74,7 @@ def test_bytes_of_elements_and_masks() -> None:
 def test_elements_of_grouped_queries_and_a_gate() -> None:
     """Llama 3 70B keeps 4·8192 elements whole, and divides 2·128·(64 + 8) of attention and 3·28672 of the FFN."""
     m = Model(name="l", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, gated_ffn=True, vocabulary=128256)
-    assert memory.activation_elements(m) == (32_768, 18_432 + 86_016)
+    assert kept(m) == (32_768, 18_432 + 86_016)
 
 
 @each(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
@@ -143,7 +150,7 @@ def test_tensors_kept_of_latent_attention() -> None:
     latent = LatentAttention(q_rank=5, kv_rank=4, head_nope=3, head_rope=2, head_value=6)
     model = Model(name="latent", layers=1, hidden=10, heads=3, vocabulary=7, latent_attention=latent)
     inner = 2 * 4 * 10
-    assert memory.activation_elements(model) == (4 * 10 + 5 + 4 + 2, 3 * (5 + 5 + 6 + 6) + inner)
+    assert kept(model) == (4 * 10 + 5 + 4 + 2, 3 * (5 + 5 + 6 + 6) + inner)
 
 
 def test_inputs_of_products_are_kept_in_their_type() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, catalogue
+from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, catalogue
 from planner.physics.training import layer_time, memory
 from planner.physics.training.collectives import layer_kinds, weights_of
-from planner.physics.training.memory import discarded_elements
+from planner.physics.training.memory import stored_tensors
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.planning.load import load_instance
 
@@ -86,21 +87,25 @@ def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
     assert layer_time.layer_times(unfused, replace(SHAPE, recompute="full")) == layer_time.layer_times(unfused, SHAPE)
 
 
+def discarded(model: Model, module: RecomputeModule, **kind: Any) -> dict[str, float]:
+    """Elements of a layer per token that a module discards, by the kind of tensor."""
+    elements = Counter[str]()
+    for tensor in stored_tensors(model, **kind):
+        elements[tensor.kind] += tensor.elements * (module in tensor.rerun)
+    return {kind: count for kind, count in elements.items() if count}
+
+
 def test_what_modules_discard_by_hand() -> None:
     """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all."""
     # Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention
     # in 4 heads, queries and keys of 16 and values of 9.
-    dense = discarded_elements(DENSE, ("mlp",), routed=False)
-    assert (dense.common_inputs, dense.inputs, dense.others) == (H, WIDTH, 2 * WIDTH)
-    act = discarded_elements(MIXED, ("moe_act",), routed=True, imbalance=1.5)
-    assert (act.common_inputs, act.inputs, act.others) == (0, 1.5 * 2 * 24, 0)
-    whole = discarded_elements(MIXED, ("moe",), routed=True)
-    assert (whole.inputs, whole.others) == (16 + 2 * (24 + H), 2 * 16 + 2 * (2 * 24 + H))
-    assert discarded_elements(LATENT, ("mla_up_proj",), routed=True).attention == 4 * (16 + 16 + 9)
-    norms = [
-        discarded_elements(m, ("layernorm",), routed=r).common_inputs
-        for m, r in ((DENSE, False), (MIXED, True), (LATENT, False), (LATENT, True))
-    ]
+    assert discarded(DENSE, "mlp") == {"input": H + WIDTH, "other": 2 * WIDTH}
+    assert discarded(MIXED, "moe_act", routed=True, imbalance=1.5) == {"input": 1.5 * 2 * 24}
+    inputs = 16 + 2 * (24 + H)
+    assert discarded(MIXED, "moe", routed=True) == {"input": inputs, "other": 2 * 16 + 2 * (2 * 24 + H)}
+    assert discarded(LATENT, "mla_up_proj", routed=True) == {"attention": 4 * (16 + 16 + 9)}
+    cases = ((DENSE, False), (MIXED, True), (LATENT, False), (LATENT, True))
+    norms = [discarded(m, "layernorm", routed=r).get("input", 0) for m, r in cases]
     assert norms == [0, H, H, 2 * H]
 
 

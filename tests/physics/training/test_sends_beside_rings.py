@@ -11,14 +11,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_schedule import Pass, interleaved
 from test_step_parts import CONDITIONS, strategies, toy
+from training_toys import layout
 
 from planner.physics.network.transport import wait_for_others
 from planner.physics.training import schedule, step_prediction
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step import Conditions
-from planner.physics.training.step_prediction import LargestStage
+from planner.physics.training.step_prediction import Conditions, LargestStage
 
 TINY = 1e-9
 
@@ -113,7 +113,10 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b,
     (alone, rings_alone), (shared, rings_shared) = (
         SharedStep(p, v, m, {"F": f, "B": b}, layers, send, ring, shared=x).run() for x in (False, True)
     )
-    met = schedule.sends_beside_rings("1f1b", p, v, m, zero_stage=1, gradients_overlap=True, sends_overlap=True)
+    strategy = layout((layers * v,) * p, virtual_stages=v, micro_batches=m)
+    free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+    x = step_prediction.pipeline_of_strategy(toy(overlaps=("gradients", "sends")), free, strategy)
+    met = step_prediction.sends_beside_rings(x, p, v, m, racks=2)
     in_flight = exposed_tail_seconds(ring * layers, b / layers, layers)
     assert shared - alone == pytest.approx(float(met * wait_for_others(send, 1.0, in_flight)), abs=1e-6)
     assert rings_shared - shared <= rings_alone - alone + 1e-6

@@ -2,6 +2,7 @@
 # Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,16 +10,17 @@ from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
-from training_toys import shape
+from training_toys import layout, shape
 
 from planner.instance.workload import Experts, LatentAttention
-from planner.physics.training import collectives, layer_time, memory, schedule, step, step_prediction
+from planner.physics.training import collectives, layer_time, memory, schedule, step_prediction
 from planner.physics.training.collectives import weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import Machine, embedding_seconds, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
-from planner.physics.training.step import Conditions
-from planner.physics.training.transformer import layer_parameters
+from planner.physics.training.step_prediction import Conditions
+from planner.physics.training.transformer import layer_parameters, model_flop_per_token
+from planner.planning.load import load_instance
 
 SLOW = {"sharding_exposed": 0.1, "microbatch_seconds": 0.3}
 SLOW |= {"step_seconds": 7.0, "launch_seconds": 0.01, "loss_bytes_per_logit": 2.0}
@@ -264,8 +266,19 @@ def test_keys_and_values_by_hand() -> None:
 
 
 def test_a_name_left_in_the_catalogue_is_refused() -> None:
-    with pytest.raises(TypeError, match="load it through"):
-        step._resolved("H100", Machine)
+    instance = load_instance(Path("instances/one-rack.json"))
+    assert step_prediction.machine_of(instance).gpu.name == instance.hardware.accelerator.name
+    with pytest.raises(TypeError, match=r"a catalogue name .'H100'.; load it through"):
+        step_prediction.machine_of(instance.replaced(hardware__accelerator="H100"))
+
+
+def test_model_flop_utilisation() -> None:
+    """The model's FLOP, without recompute, over those of all GPUs at their peak in the seconds of a step."""
+    instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
+    m, free = step_prediction.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+    found = step_prediction.metrics(instance, free, s)
+    flop = found["tokens_per_step"] * model_flop_per_token(m.model, m.sequence)
+    assert found["mfu"] == pytest.approx(flop / (s.gpus * m.gpu.peak_flop_per_second["bf16"] * found["step_seconds"]))
 
 
 @each(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])

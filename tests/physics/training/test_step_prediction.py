@@ -24,8 +24,7 @@ from planner.physics.training.parallel_strategy import (
     racks_per_replica,
     unsupported,
 )
-from planner.physics.training.step import Conditions
-from planner.physics.training.step_prediction import least_first_stage, least_layers, queue_seconds
+from planner.physics.training.step_prediction import Conditions, least_first_stage, least_layers, queue_seconds
 
 
 def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> dict[Pass, float]:

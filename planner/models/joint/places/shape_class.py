@@ -16,7 +16,6 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Shape, Target, World, largest_parts
-from planner.physics.training.step_prediction import front_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
 REFUSALS = 12  # of a class, each by some questions to the sites; the bound after them holds as well
@@ -83,7 +82,7 @@ class ShapeClass(ShapeProblem):
             return free if housed else math.inf
         layers = c.strategy.problem.layers
         every = np.arange(-(-layers // c.p), layers - (c.p - 1) * c.v + 1)
-        spared = max(0.0, -float(front_seconds(c.strategy.between, 0)))  # by a first stage with faster layers
+        spared = max(0.0, -c.strategy.between.first_excess_seconds)  # by a first stage with faster layers
         stage = self.on_clock(c.m * (every * c.strategy.layer - spared) / c.sequences)
         return float(self.min_over_fibre(np.maximum(free, stage), every, fibre)[0])
 
