@@ -237,7 +237,6 @@ def most_blocks(world: World, of: StrategyTable) -> Ints:
 
 
 def _most_racks(world: World, rails: Ints) -> Ints:
-    """Bound the racks of any plan by the GPUs of each that are cabled."""
     counts = np.bincount(rails)
     most = np.array([max_racks(world, w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
     return most[rails]
@@ -448,25 +447,18 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
     for all numbers of rounds up to the column's own.
     """
-    calendar, cache = world.problem.calendar, world.cache
+    calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
     stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
     cutoff /= stretch
-    if not waits:
-        return stretch * _free_step_seconds(world, column, cutoff, waits=False)
-    if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
-        found = _free_step_seconds(world, column, cutoff, waits=True)
-        if math.isfinite(found):
-            cache.free[column] = found
-        else:
+    seconds = cache.free.get(column, math.inf) if waits else math.inf
+    if not waits or (column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf)):
+        racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
+        free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
+        tick, step = world.deadline.check, cutoff * column.sequences
+        found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
+        seconds = math.inf if found is None else found.seconds / column.sequences
+        if waits and found is not None:
+            cache.free[column] = seconds
+        elif waits:
             cache.slower[column] = cutoff
-    seconds = cache.free.get(column, math.inf)
-    return stretch * seconds if seconds < cutoff else math.inf
-
-
-def _free_step_seconds(world: World, column: Column, cutoff: float, *, waits: bool) -> float:
-    phi = world.problem.transport_slowdown
-    racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
-    free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
-    tick, step = world.deadline.check, cutoff * column.sequences
-    found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
-    return math.inf if found is None else found.seconds / column.sequences
+    return stretch * seconds if seconds < cutoff or not waits else math.inf

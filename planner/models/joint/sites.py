@@ -70,7 +70,6 @@ class Sites:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
-        """Gather the question once."""
         if self.instance.wan is None:
             self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, self.request)
@@ -400,7 +399,6 @@ class Sites:
 
 
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
-    """Return the parts with their numbers, those of most blocks first."""
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 

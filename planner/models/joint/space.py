@@ -166,7 +166,6 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
 
 
 def _refuse_pins(problem: JointProblem) -> None:
-    """Refuse pinned values that no column has, with those that there are; never ignore one."""
     for name, values in _degrees(problem).items():
         wanted = problem.pin(name)
         if wanted is not None and wanted not in values:
@@ -201,13 +200,11 @@ def _missing(software: Software, name: str, wanted: Any) -> str:
 
 
 def _rules_remedy(problem: JointProblem) -> str:
-    """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
     framework = problem.rules.framework
     return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""
 
 
 def _refuse_stages(problem: JointProblem) -> None:
-    """Refuse layers by stage that are not those of the model, or not as many as the stages."""
     layers, recomputed = problem.stage_layers, problem.pin("recomputed_layers_per_stage")
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
     path, software = "pins['layout.layers_per_stage']", problem.machine.software
@@ -412,7 +409,6 @@ def strategy(
 
 
 def _tensor_degrees(problem: JointProblem) -> list[int]:
-    """List the TP degrees: those that divide query and KV heads, inside a rack."""
     model = problem.machine.model
     shared = math.gcd(model.heads, model.kv)
     most = problem.gpus if problem.has("tensor") else 1

@@ -172,7 +172,6 @@ def _holds(x: Patterns, allowed: Flags) -> bool:
 
 
 def _shifted(sums: int, layers: list[int]) -> int:
-    """Return the sums with each of several counts of layers added."""
     found = 0
     for n in layers:
         found |= sums << n

@@ -56,7 +56,6 @@ def _nonzero(mw: Mapping[str, float]) -> dict[str, float]:
 
 
 def _dispatch(block: Any, data: SplitData) -> dict[str, Any]:
-    """Read the generation by node and the flows by corridor of one year, as fields of its section."""
     flow, network = {line: var.value for line, var in block.flow.items()}, data.network
     if network is not None:
         point = np.asarray([0.0 if column is None else column.value for column in columns(block, network)])

@@ -193,7 +193,6 @@ class _WithFabrics(_WithEndpoints):
 
     @property
     def _parts(self) -> list[DesignTable]:
-        """The fabrics of all sizes of a site that have any."""
         return [x for x in self.options.values() if len(x)]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
