@@ -43,6 +43,8 @@ REASONS = {
 RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees rules of a framework narrow
 OTHER = "choose another workload.software, or add it to its"
 
+_shape = cache(LayerShape)  # one object for equal choices
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -355,17 +357,9 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
         if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        row = (
-            block.racks,
-            block.replicas,
-            block.replicas_per_rack,
-            block.stage_racks,
-            block.rails,
-            block.rack_stages == 1,
-        )
-        rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
-    p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
+        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails
+        rows += [(p, v, *sizes, block.rack_stages == 1) for v in virtual[: bisect_right(virtual, most)]]
+    p, v, racks, replicas, per_rack, stage_racks, rails, inside = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
 
 
@@ -487,24 +481,22 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
             if c > 1 and b > 1:
                 continue
             choices = problem.options("sequence_parallel", [False, True] if problem.has("sequence") else [False])
+            degrees = {"tensor_parallel": t, "tensor_inner": i, "context_parallel": c, "expert_parallel": e}
             for parallel, (mode, recomputes) in itertools.product(choices, kept):
-                if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
-                    yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)
-
-
-def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> Iterator[tuple[LayerShape, str]]:
-    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each."""
-    # Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
-    # does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
-    if not limits_expert_overlap(problem.machine, shape):
-        yield shape, recomputes
-        return
-    exposed = replace(shape, experts_overlap=False)
-    if recomputes != "some":
-        yield shape, "none"
-        yield exposed, recomputes
-    if recomputes != "none":
-        yield exposed, "some"
+                if (parallel and t == 1) or not _is_run(problem, t, c, e, parallel=parallel):
+                    continue
+                shape = _shape(**degrees, micro_batch=b, recompute=mode, sequence_parallel=parallel)
+                if not limits_expert_overlap(problem.machine, shape):
+                    yield shape, recomputes
+                    continue
+                # The experts' exchange overlaps in some layouts only: with no layer recomputed it overlaps under some
+                # pipelines; with some it does not; under the other pipelines it never does (`_alternates`).
+                exposed = replace(shape, experts_overlap=False)
+                if recomputes != "some":
+                    yield shape, "none"
+                    yield exposed, recomputes
+                if recomputes != "none":
+                    yield exposed, "some"
 
 
 def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
@@ -517,16 +509,3 @@ def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: In
     if dict(_recomputations(problem))[shape.recompute] == "some":
         return np.ones_like(overlap)
     return overlap if recomputes == "some" else ~overlap
-
-
-@cache
-def _shape(t: int, inner: int, c: int, e: int, b: int, mode: Any, *, parallel: bool) -> LayerShape:
-    return LayerShape(
-        tensor_parallel=t,
-        micro_batch=b,
-        recompute=mode,
-        sequence_parallel=parallel,
-        context_parallel=c,
-        expert_parallel=e,
-        tensor_inner=inner,
-    )
