@@ -105,10 +105,8 @@ TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their s
 
 
 def max_racks(world: World, rails: int) -> int:
-    """Bound the racks of any plan with `rails` GPUs of each cabled.
-
-    The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-    """
+    """Bound the racks of any plan with `rails` GPUs of each cabled."""
+    # The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
     if world.sites is None:
         return world.max_racks(rails)
     instance, joined = world.problem.instance, world.problem.joined_racks(rails)

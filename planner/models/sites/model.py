@@ -30,10 +30,7 @@ def rules_without(names: Collection[str] = ()) -> list[Rule]:
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let the rows of a rule be exceeded, each by `limit`: by `<rule>_<name>` of the block, which is returned.
-
-    None where the block has no such rows.
-    """
+    """Let the rows of a rule be exceeded by `limit` each; return `<rule>_<name>` of the block, None without rows."""
     rows = block.component(rule.name)
     if rows is None or not len(rows):
         return None
