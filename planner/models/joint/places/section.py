@@ -19,10 +19,9 @@ from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, JointPlan
 from planner.models.sites import model
-from planner.models.sites.campus_rules import load_mw
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.lazy_rows import security_space
-from planner.models.sites.site_rules import max_sites
+from planner.models.sites.site_rules import load_mw, max_sites
 from planner.models.sites.split_data import Pair, SplitData, gather, scenario_blocks, scenario_musd, years
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.grid import usable_interconnect_mw

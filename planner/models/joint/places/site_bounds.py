@@ -25,8 +25,8 @@ from planner.models.joint.places.site_question import (
 )
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
-from planner.models.sites.campus_rules import min_split_modules
 from planner.models.sites.model import build
+from planner.models.sites.site_rules import min_split_modules
 from planner.physics.training.step_prediction import LayoutFibre
 from planner.solvers.outcome import UnansweredError, Values
 
