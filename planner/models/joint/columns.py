@@ -183,11 +183,6 @@ class StrategyTable:
                 without_room |= np.isinf(found)
         return np.asarray(np.maximum(each, least), dtype=np.float64)
 
-    def seconds(self, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-        """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
-        s = self.strategy
-        return min_seconds(s, rows, each, once / most_sequences(s)) / s.shape.micro_batch
-
 
 def most_sequences(s: Strategy) -> int:
     """Return the most micro-batches of a step."""
@@ -247,16 +242,14 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     at = np.flatnonzero(most > 0)
     most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
     rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return t.seconds(rows, each, t.once), rows
+    return min_seconds(s, rows, each, t.once), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-    """Bound each/d + once over the replicas that rows may have, on a clock."""
-    calendar = s.problem.calendar
-    if calendar is None:
-        return np.asarray(each / rows.d + once, dtype=np.float64)
-    found = calendar.min_seconds(each, once, rows.d, rows.p * s.shape.gpus)
-    return np.asarray(found, dtype=np.float64)
+    """Bound the seconds a sequence, on a clock, over the replicas that rows may have; `once`: of a step of all."""
+    once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
+    found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
+    return np.asarray(found / s.shape.micro_batch, dtype=np.float64)
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
@@ -309,15 +302,14 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    b, total = s.shape.micro_batch, most_sequences(s)
     t, once = terms_under_zero(s, zero, rows)
-    keys = np.maximum(keys, min_seconds(s, rows, t.each, once / total) / b)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, once))
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
     some = rows.part(few)
     each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
-    keys = np.maximum(keys[few], min_seconds(s, some, each, once / total) / b)
+    keys = np.maximum(keys[few], min_seconds(s, some, each, once))
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 

@@ -246,25 +246,21 @@ class ShapeProblem:
         # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
-        near = self.near_rtts_ms or self.rtts_ms[-1:]
-        return self.fibre(self.max_wavelengths, near[0] if near else 0.0)
-
-    @property
-    def max_wavelengths(self) -> int:
-        """Most wavelengths, but at least one, between two sites that the money may pay with sites and least fabrics."""
         wan, site_bounds = self.world.problem.wan, self.world.site_bounds
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
-        if site_bounds is None or "wan.wavelengths" in self.world.problem.instance.pins:
-            return most
-        t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
-        racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
-        floor = sites.floor_usd(racks, len(self.shape.blocks))
-        known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
-        fibre = self.min_fibre_usd
-        more = fibre - fibre[1] if math.isfinite(fibre[1]) else np.zeros(len(fibre))  # than one wavelength
-        least = np.maximum(floor + fibre, known + more)
-        left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
-        return max(1, int(np.searchsorted(least[1:], left, side="right")))
+        if site_bounds is not None and "wan.wavelengths" not in self.world.problem.instance.pins:
+            # As many wavelengths, but one at least, as the money may pay with sites and least fabrics.
+            t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
+            racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
+            floor = sites.floor_usd(racks, len(self.shape.blocks))
+            known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
+            fibre = self.min_fibre_usd
+            more = fibre - fibre[1] if math.isfinite(fibre[1]) else np.zeros(len(fibre))  # than one wavelength
+            least = np.maximum(floor + fibre, known + more)
+            left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
+            most = max(1, int(np.searchsorted(least[1:], left, side="right")))
+        near = self.near_rtts_ms or self.rtts_ms[-1:]
+        return self.fibre(most, near[0] if near else 0.0)
 
     @cached_property
     def min_fibre_usd(self) -> Floats:
