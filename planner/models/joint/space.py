@@ -383,16 +383,15 @@ def strategy(
 
     `fronts` keeps the times of dense layers at the front (`pipeline_of`).
     """
-    order: Schedule = "1f1b"
     phi = problem.transport_slowdown
     between = step_prediction.pipeline_of(
-        problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi, fronts=fronts
+        problem.machine, shape, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
     )
     m = between.machine
     return Strategy(
         problem=problem,
         shape=shape,
-        order=order,
+        order="1f1b",
         packed=False,
         recomputes=recomputes,
         between=between,

@@ -182,10 +182,8 @@ def min_split_modules(data: SplitData, modules: int) -> int:
 def _fault_split_sentence(data: SplitData) -> str:
     rule = data.grid.rules.fault_split
     areas = ", ".join(sorted({data.interconnection(site) for site in data.candidates}))
-    wanted = (
-        f"sites in {rule.min_interconnections} interconnections, none with more than {rule.max_share:.0%} of the racks"
-    )
-    return f"grid.rules.fault_split wants {wanted}; candidates are in {areas}"
+    wanted = f"sites in {rule.min_interconnections} interconnections, none with more than {rule.max_share:.0%}"
+    return f"grid.rules.fault_split wants {wanted} of the racks; candidates are in {areas}"
 
 
 def share_balance(model: Any, data: SplitData) -> None:
@@ -278,9 +276,8 @@ def interconnect(model: Any, data: SplitData) -> None:
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
     """Return the usable interconnect of a site with everything built and bought."""
     node = data.candidates[site]
-    return (
-        usable_interconnect_mw(data.grid, node, data.new_circuits, node.upgrade.max_steps if node.upgrade else 0) or 0.0
-    )
+    steps = node.upgrade.max_steps if node.upgrade else 0
+    return usable_interconnect_mw(data.grid, node, data.new_circuits, steps) or 0.0
 
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:

@@ -267,12 +267,9 @@ class FastestSearch(CapitalBounds):
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
+        q, waves = self.shape_problem, np.array([w for _, w in found])
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
-        fibre = self.shape_problem.fibre(1, rtt)
-        if fibre is not None:
-            fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
-        q = self.shape_problem
-        return np.asarray(q.on_clock(q.even_seconds(send, allreduce, fibre)))
+        return np.asarray(q.on_clock(q.even_seconds(send, allreduce, q.fibre(waves, rtt))))
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""

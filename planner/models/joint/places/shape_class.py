@@ -128,14 +128,12 @@ class _WithEndpoints(FastestSearch):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the one level."""
         q = self.shape_problem
         phi = q.world.problem.transport_slowdown
         return [SlowdownLevel(phi, phi, q.min_fabrics_usd)]
 
     @cached_property
     def _power_usd(self) -> float:
-        """The price of the least power of any fabrics."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
 
@@ -169,12 +167,9 @@ class _WithEndpoints(FastestSearch):
         rtt, choices, sharp = q.rtts_ms[-1], dict(self.fewest_waves()), set[SlowdownLevel]()
         while choices:
             capital = self._lower_bounds(rtt)
-            usd, level = min(
-                ((float(capital[n]) + level.usd, level) for level, n in choices.items()), key=lambda x: x[0]
-            )
-            if usd > q.world.budget + CENTS or (
-                level in sharp and (prices is None or prices.is_known(choices[level], rtt))
-            ):
+            usd, level = min(((float(capital[n]) + x.usd, x) for x, n in choices.items()), key=lambda x: x[0])
+            known = level in sharp and (prices is None or prices.is_known(choices[level], rtt))
+            if known or usd > q.world.budget + CENTS:
                 return usd
             if level not in sharp:
                 sharp.add(level)
