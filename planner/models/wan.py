@@ -306,7 +306,6 @@ def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
 
 
 def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
-    """Return the forms side by side at the rate that the chosen one needs."""
     window = data.request.exchange.window_seconds
     needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
     rate = needs[data.form] if data.form else math.inf

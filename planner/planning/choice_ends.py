@@ -10,7 +10,7 @@ from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_sh
 from planner.models.joint.least_cost import cheaper_within
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import Solving
-from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
@@ -124,7 +124,7 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
     ends = [of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven)]
     if found.capital.plan is not None:
         chosen = found.capital.plan
-        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
+        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status == "optimal"))
     if found.local is not None:
         local = local_share(found.plan or found.local.plan)
         ends.append(of("leaf_local", found.local.plan, local, proven=found.local.proven))

@@ -15,7 +15,7 @@ from planner.models.joint.columns import some_in_memory
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.days import ANY_PLAN
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint, world_of
-from planner.models.joint.world import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
@@ -79,7 +79,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         for rule, relax in rules.items():
             question = question if rule in kept else relax(question)
-        none = not deadline.passed and solve_joint(question, left, lambda _: None).status is JointStatus.INFEASIBLE
+        none = not deadline.passed and solve_joint(question, left, lambda _: None).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(kept)
         return none
@@ -159,8 +159,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     # The budget is named unless it is proven that every plan without one is late too.
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.in_dollars:  # its bound in days is that of any plan, whatever it costs
-        days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
-    if days is None and solution.status is JointStatus.INFEASIBLE:  # the search ended as its bound passed the deadline
+        days = bound = solution.fabric_free_bound if solution.status == "infeasible" else None
+    if days is None and solution.status == "infeasible":  # the search ended as its bound passed the deadline
         days = bound
     if deadline is None or days is None or days <= deadline * (1 + 1e-9):
         return None
@@ -172,7 +172,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
         within, found = " within the budget", least_cost_briefly(instance, solving.options, solving.deadline, cache)
-        never = found is not None and found.status is JointStatus.INFEASIBLE
+        never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
     pins = _pins_too_slow(instance, deadline, solving)
@@ -184,7 +184,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
-    elif fewest is not None and fewest.status is JointStatus.INFEASIBLE:
+    elif fewest is not None and fewest.status == "infeasible":
         reason += f"; no deadline can be met{within}"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
 
@@ -200,7 +200,7 @@ def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[st
         left = replace(options, time_limit=clock.limit)
         found = solve_joint(question, left, lambda _: None, of_use=DaysOfUse(rival=days))
         met.update([kept] if found.plan is not None else [])
-        return found.plan is None and found.status is JointStatus.INFEASIBLE
+        return found.plan is None and found.status == "infeasible"
 
     try:
         if not pins or late(frozenset()) or not met:

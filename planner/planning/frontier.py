@@ -18,7 +18,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
-from planner.models.joint.world import CENTS, JointPlan, JointSolution, JointStatus
+from planner.models.joint.world import CENTS, JointPlan, JointSolution
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
@@ -131,7 +131,7 @@ class BudgetQuestions:
         best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
         found = best.solution
         self.work += sum(found.counts.values())
-        bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
+        bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
         self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
         if found.plan is None or found.days is None or found.days > late:
@@ -217,7 +217,7 @@ def frontier_of(
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)
             fastest, chosen = _fastest(all_paid, solving)
-            if fastest.status is JointStatus.INFEASIBLE:
+            if fastest.status == "infeasible":
                 return _nothing(instance, "proved")
             asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
             for point in asked:
@@ -232,7 +232,7 @@ def frontier_of(
             search = _search(all_paid, solving, epsilon, front)
             search.box()
             # What costs more than the fastest is beaten by it.
-            if asked and fastest.status is JointStatus.OPTIMAL and asked[0].usd <= budget_of(instance):
+            if asked and fastest.status == "optimal" and asked[0].usd <= budget_of(instance):
                 front.most_usd = front.usd[-1]
             else:  # the box ends at the budget, or at what all racks cost
                 budget = instance.limits.budget_usd or math.inf
@@ -369,7 +369,7 @@ def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: 
 
 def checked_plan(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
     """Return the checked plan of a choice that takes `value` days, without a claim of a bound."""
-    solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
+    solution = JointSolution(status="feasible", days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)
     return plan.replaced(verified=not broken, violations=tuple(broken))

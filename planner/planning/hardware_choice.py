@@ -12,7 +12,7 @@ from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
+from planner.models.joint.world import CENTS, EPS, JointSolution, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import active_parameters, training_flop
@@ -119,7 +119,7 @@ def _answer(
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
-        return JointSolution(status=JointStatus.INFEASIBLE)
+        return JointSolution(status="infeasible")
     how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
     floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
     of_use = DaysOfUse(rival=rival, floor=floor, within=within)
@@ -156,19 +156,19 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
         """Return the bound of a choice, from the decision date of the best: infinite where it has no plan in time."""
         own, bound = answer.solution, answer.solution.lower_bound
         if bound is None:
-            return math.inf if own.stopped == "proved" and own.status is JointStatus.INFEASIBLE else None
+            return math.inf if own.stopped == "proved" and own.status == "infeasible" else None
         if in_days and bound > (answer.instance.limits.deadline_days or math.inf):
             return math.inf  # no plan on it meets the deadline
         return bound + (answer.ready_days - best.ready_days if in_days else 0.0)
 
     stopped = next((other.solution.stopped for other in others if other.solution.stopped != "proved"), solution.stopped)
-    if all(answer.solution.status is JointStatus.INFEASIBLE for answer in (best, *others)):
+    if all(answer.solution.status == "infeasible" for answer in (best, *others)):
         return replace(solution, stopped=stopped)
     bounds = [bound_of(best) if solution.plan is None else solution.lower_bound, *map(bound_of, others)]
     known = [bound for bound in bounds if bound is not None and math.isfinite(bound)]
     least = None if None in bounds or min(known, default=0.0) <= 0 else min(known)
     if solution.plan is None:
-        return replace(solution, status=JointStatus.UNKNOWN, lower_bound=least, stopped=stopped)
+        return replace(solution, status="unknown", lower_bound=least, stopped=stopped)
     free = solution.fabric_free_bound
     free = free if free is None or least is None else min(free, least)
     return replace(solution, lower_bound=least, stopped=stopped, fabric_free_bound=free)

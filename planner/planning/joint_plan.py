@@ -328,11 +328,11 @@ def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certific
     if certificate.status != "optimal":
         return certificate
     column = choice.column
-    found = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
-    if found.bound < 1 - ROUNDING:
-        raise InternalError(f"layout: a split of layers takes {found.bound:.9f} of the step's time")
+    bound, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
+    if bound < 1 - ROUNDING:
+        raise InternalError(f"layout: a split of layers takes {bound:.9f} of the step's time")
     solver = f"{certificate.solver}; {LISTED}"
-    return certificate.replaced(solver=solver, variables=found.patterns, constraints=column.p)
+    return certificate.replaced(solver=solver, variables=patterns, constraints=column.p)
 
 
 def _freed(instance: Instance, choice: JointPlan) -> FreedLayout | None:

@@ -15,7 +15,7 @@ from planner.checks.joint_proof import highest_bound
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.world import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values
@@ -98,17 +98,17 @@ def objective_of(
 
 def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
     """Return a plan that says only that a back end gave no answer, and what it said."""
-    nothing = JointSolution(status=JointStatus.UNKNOWN, stopped="limit", failure=reason)
+    nothing = JointSolution(status="unknown", stopped="limit", failure=reason)
     return without_plan(instance, nothing, options)
 
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: there is proven to be none, or none was found before the search ended."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
-    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
+    proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
     return Plan(
         **solved_with(instance, options),
-        status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
+        status="infeasible" if solution.status == "infeasible" else "unknown",
         objective=objective_of(instance, solution, None, None),
         transport=factor(instance.network) if proven else None,  # the times of the proof have it
         proof=refused_of(solution) if proven else None,

@@ -12,7 +12,7 @@ from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solve import Solving, refuse_unusable_pins
-from planner.models.joint.world import EPS, JointSolution, JointStatus
+from planner.models.joint.world import EPS, JointSolution
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
@@ -150,7 +150,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
             end = "tolerance"
         plan = plan.replaced(objective__limited_by=end)
-    if solution.status is JointStatus.INFEASIBLE:
+    if solution.status == "infeasible":
         start(progress, "why there is no plan")
         return plan.replaced(conflict=_of_each_gpu(conflict_of(instance, solving.left), kinds, solving))
     return plan
@@ -175,9 +175,8 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
     """Return a solution, without its plan where that breaks a limit: infeasible where it is proven that all do."""
     if refused is None:
         return solution
-    status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
     in_time = tuple(entry for entry in solution.excluded if entry[0] < (instance.limits.deadline_days or 0.0))
-    return replace(solution, plan=None, status=status, excluded=in_time)
+    return replace(solution, plan=None, status="infeasible" if refused.rules else "unknown", excluded=in_time)
 
 
 def options_of(

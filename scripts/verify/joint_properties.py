@@ -18,7 +18,7 @@ from joint_toys import with_pins
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.world import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution
 from planner.planning.load import load_instance
 
 TIE = 1e-9
@@ -35,7 +35,7 @@ class Trial:
         """Solve; return lower bound and value in days, both infinite where there is no plan."""
         started = time.process_time()
         found = solved(i, seed=seed, time_limit=self.seconds)
-        none = found.status is JointStatus.INFEASIBLE
+        none = found.status == "infeasible"
         low = math.inf if none else found.lower_bound or 0.0
         high = math.inf if found.days is None else found.days
         print(f"{name}: {low:,.4f} to {high:,.4f} days, {time.process_time() - started:.1f} CPU-s", flush=True)
@@ -60,7 +60,7 @@ class Trial:
         low, high, found = self.bracket(name, i, seed)
         wrong = low > self.free[1] * (1 + TIE) or high < self.free[0] * (1 - TIE)
         known = self.free[2]
-        proven = {known.status, found.status} == {JointStatus.OPTIMAL}
+        proven = {known.status, found.status} == {"optimal"}
         if proven and known.plan is not None and found.plan is not None:
             wrong |= abs(found.plan.capital_usd - known.plan.capital_usd) > 1e-9 * known.plan.capital_usd
         self._judge(name, wrong=wrong)

@@ -25,7 +25,6 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.solve import Solving, solve_joint
-from planner.models.joint.world import JointStatus
 from planner.models.sites.solve import conflict
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED
@@ -92,7 +91,7 @@ def test_memory_of_a_large_cluster_takes_no_search() -> None:
     plan = solved(i)
     assert rules(plan) == ("memory",) and "leaves none" in (plan.conflict.reason if plan.conflict else "")
     found = solve_joint(i, Options(), lambda _: None)
-    assert found.status is JointStatus.INFEASIBLE and set(found.counts) <= {"strategies", "pipelines"}
+    assert found.status == "infeasible" and set(found.counts) <= {"strategies", "pipelines"}
 
 
 @pytest.mark.slow
@@ -132,7 +131,7 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
     with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
         solved(i.replaced(network=network))
     laned = i.replaced(network=network.replaced(max_lanes=4))
-    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
+    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status == "unknown"
 
 
 def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:
@@ -153,7 +152,7 @@ def test_a_deadline_below_every_bound_takes_no_search() -> None:
     assert free.days is not None
     late = i.replaced(limits__deadline_days=free.days / 1e6)
     found = solve_joint(late, Options(), lambda _: None)
-    assert found.status is JointStatus.INFEASIBLE and "ranges nodes" not in found.counts
+    assert found.status == "infeasible" and "ranges nodes" not in found.counts
     assert found.lower_bound is not None and free.days / 1e6 < found.lower_bound <= free.days
     plan = solved(late)
     assert plan.status == "infeasible" and rules(plan)[0] == "limits.deadline_days"
@@ -194,7 +193,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
 
     def searched(question: Instance, *_: Any) -> Any:
         asked.append(question.limits.budget_usd)
-        return SimpleNamespace(plan="any", days=1.0, status=JointStatus.INFEASIBLE)
+        return SimpleNamespace(plan="any", days=1.0, status="infeasible")
 
     def cheapest(question: Instance, options: Options, *_: Any, **__: Any) -> Any:
         assert question.limits.budget_usd is None and (options.gap, options.time_limit) == (0.05, 10.0)

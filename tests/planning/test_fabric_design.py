@@ -23,7 +23,6 @@ from planner.instance.instance import FabricInstance
 from planner.models import Options
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.solve import solve_joint
-from planner.models.joint.world import JointStatus
 from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
@@ -681,7 +680,7 @@ def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
 def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
     three = load_instance(cluster(tmp_path / "three.json", 5, pins=ONE_LAYOUT, max_tiers=3))
-    assert solve_joint(three, Options(), lambda _: None).status is JointStatus.INFEASIBLE
+    assert solve_joint(three, Options(), lambda _: None).status == "infeasible"
     fabric = solved(tmp_path, 5, pins=ONE_LAYOUT, max_tiers=4)["fabric"]
     f = fabric["sites"]["cluster"]
     assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"] and f["zones"] > 1

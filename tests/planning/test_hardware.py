@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.models import Options
 from planner.models.joint.solve import DaysOfUse, solve_joint
-from planner.models.joint.world import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.physics.training.step_prediction import pool_exchange_seconds
 from planner.plan.plan import Plan
@@ -88,7 +88,7 @@ def test_a_search_ends_at_its_rival_whatever_another_goal_would_keep() -> None:
     """Three racks train in 4.2 days at best: of no use next to a plan of 4.0, and to no goal that goes on from none."""
     i = load_instance(asked(hardware={"accelerator": "H200", "rack": "DGX-H200", "racks": 3}))
     found = solve_joint(i, Options(time_limit=60), str, of_use=DaysOfUse(rival=4.0, within=0.3))
-    assert (found.status, found.stopped) == (JointStatus.INFEASIBLE, "proved")
+    assert (found.status, found.stopped) == ("infeasible", "proved")
     assert 4.0 < (found.lower_bound or 0.0) < 4.0 * 1.3
 
 
@@ -149,9 +149,9 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
 )
 def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_months, expected):
-    best = HardwareAnswer(load_instance(SMALL), JointSolution(status=JointStatus.OPTIMAL, days=4.0, lower_bound=4.0))
+    best = HardwareAnswer(load_instance(SMALL), JointSolution(status="optimal", days=4.0, lower_bound=4.0))
     best = replace(best, solution=replace(best.solution, plan=SimpleNamespace()))  # type: ignore[arg-type]
-    cut = JointSolution(status=JointStatus.UNKNOWN, lower_bound=bound, stopped="limit")
+    cut = JointSolution(status="unknown", lower_bound=bound, stopped="limit")
     other = HardwareAnswer(best.instance.replaced(hardware__ready_months=ready_months), cut)
     found = bounded_by_all(best, (other,))
     assert found.stopped == "limit"
@@ -161,11 +161,11 @@ def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_m
 def test_without_a_plan_the_bound_is_that_of_all_choices() -> None:
     """A choice that may start a month earlier has plans that end earlier than the bound of the latest says."""
     late = load_instance({**SMALL, "hardware": SMALL["hardware"] | {"ready_months": 1.0}})
-    unknown = JointSolution(status=JointStatus.UNKNOWN, lower_bound=40.0, stopped="limit")
+    unknown = JointSolution(status="unknown", lower_bound=40.0, stopped="limit")
     best, other = HardwareAnswer(late, unknown), HardwareAnswer(load_instance(SMALL), unknown)
     found = bounded_by_all(best, (other,))
-    assert found.status is JointStatus.UNKNOWN and found.lower_bound == pytest.approx(40.0 - 30.4375)
-    none = HardwareAnswer(other.instance, JointSolution(status=JointStatus.INFEASIBLE))
+    assert found.status == "unknown" and found.lower_bound == pytest.approx(40.0 - 30.4375)
+    none = HardwareAnswer(other.instance, JointSolution(status="infeasible"))
     assert bounded_by_all(best, (none,)).lower_bound == pytest.approx(40.0)
 
 

@@ -105,10 +105,8 @@ TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their s
 
 
 def max_racks(world: World, rails: int) -> int:
-    """Bound the racks of any plan with `rails` GPUs of each cabled.
-
-    The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-    """
+    """Bound the racks of any plan with `rails` GPUs of each cabled."""
+    # The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
     if world.sites is None:
         return world.max_racks(rails)
     instance, joined = world.problem.instance, world.problem.joined_racks(rails)
@@ -185,11 +183,6 @@ class StrategyTable:
                 without_room |= np.isinf(found)
         return np.asarray(np.maximum(each, least), dtype=np.float64)
 
-    def seconds(self, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-        """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
-        s = self.strategy
-        return min_seconds(s, rows, each, once / most_sequences(s)) / s.shape.micro_batch
-
 
 def most_sequences(s: Strategy) -> int:
     """Return the most micro-batches of a step."""
@@ -237,7 +230,6 @@ def most_blocks(world: World, of: StrategyTable) -> Ints:
 
 
 def _most_racks(world: World, rails: Ints) -> Ints:
-    """Bound the racks of any plan by the GPUs of each that are cabled."""
     counts = np.bincount(rails)
     most = np.array([max_racks(world, w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
     return most[rails]
@@ -250,16 +242,14 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     at = np.flatnonzero(most > 0)
     most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
     rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return t.seconds(rows, each, t.once), rows
+    return min_seconds(s, rows, each, t.once), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-    """Bound each/d + once over the replicas that rows may have, on a clock."""
-    calendar = s.problem.calendar
-    if calendar is None:
-        return np.asarray(each / rows.d + once, dtype=np.float64)
-    found = calendar.min_seconds(each, once, rows.d, rows.p * s.shape.gpus)
-    return np.asarray(found, dtype=np.float64)
+    """Bound the seconds a sequence, on a clock, over the replicas that rows may have; `once`: of a step of all."""
+    once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
+    found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
+    return np.asarray(found / s.shape.micro_batch, dtype=np.float64)
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
@@ -312,15 +302,14 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    b, total = s.shape.micro_batch, most_sequences(s)
     t, once = terms_under_zero(s, zero, rows)
-    keys = np.maximum(keys, min_seconds(s, rows, t.each, once / total) / b)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, once))
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
     some = rows.part(few)
     each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
-    keys = np.maximum(keys[few], min_seconds(s, some, each, once / total) / b)
+    keys = np.maximum(keys[few], min_seconds(s, some, each, once))
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 
@@ -448,25 +437,18 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
     for all numbers of rounds up to the column's own.
     """
-    calendar, cache = world.problem.calendar, world.cache
+    calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
     stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
     cutoff /= stretch
-    if not waits:
-        return stretch * _free_step_seconds(world, column, cutoff, waits=False)
-    if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
-        found = _free_step_seconds(world, column, cutoff, waits=True)
-        if math.isfinite(found):
-            cache.free[column] = found
-        else:
+    seconds = cache.free.get(column, math.inf) if waits else math.inf
+    if not waits or (column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf)):
+        racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
+        free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
+        tick, step = world.deadline.check, cutoff * column.sequences
+        found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
+        seconds = math.inf if found is None else found.seconds / column.sequences
+        if waits and found is not None:
+            cache.free[column] = seconds
+        elif waits:
             cache.slower[column] = cutoff
-    seconds = cache.free.get(column, math.inf)
-    return stretch * seconds if seconds < cutoff else math.inf
-
-
-def _free_step_seconds(world: World, column: Column, cutoff: float, *, waits: bool) -> float:
-    phi = world.problem.transport_slowdown
-    racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
-    free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
-    tick, step = world.deadline.check, cutoff * column.sequences
-    found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
-    return math.inf if found is None else found.seconds / column.sequences
+    return stretch * seconds if seconds < cutoff or not waits else math.inf

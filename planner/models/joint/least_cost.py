@@ -27,7 +27,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.operations import LayerShape
@@ -103,7 +103,7 @@ class CapitalSearch:
                 fewest = FewestFreeDays(world=self.world)
                 least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
             return JointSolution(
-                status=JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN,
+                status="infeasible" if proven else "unknown",
                 lower_bound=goal.bound if stopped != "proved" else None,
                 fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
                 stopped=stopped,
@@ -113,7 +113,7 @@ class CapitalSearch:
         bound = min(plan.capital_usd, unproven, open_usd)
         proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
         return JointSolution(
-            status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
+            status="optimal" if proven else "feasible",
             usd=plan.capital_usd,
             lower_bound=bound,
             days=days_of(instance, plan.seconds),
@@ -219,9 +219,9 @@ class RunSearch:
             if found.stopped != "proved":
                 self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
                 return found.stopped
-            if found.status is JointStatus.UNKNOWN:
+            if found.status == "unknown":
                 self.given_up = min(self.given_up, span.usd)
-            if found.status is JointStatus.FEASIBLE:
+            if found.status == "feasible":
                 self.given_up = min(self.given_up, found.lower_bound or 0.0)
             if self.last is None:
                 self.free_bound = found.fabric_free_bound
@@ -290,7 +290,7 @@ def least_run_cost(
     if best is None:
         none = stopped == "proved" and math.isinf(search.given_up)
         return JointSolution(
-            status=JointStatus.INFEASIBLE if none else JointStatus.UNKNOWN,
+            status="infeasible" if none else "unknown",
             lower_bound=search.bound if stopped != "proved" else None,
             fabric_free_bound=search.free_bound,
             stopped=stopped,
@@ -298,7 +298,7 @@ def least_run_cost(
     proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
     return replace(
         best,
-        status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
+        status="optimal" if proven else "feasible",
         lower_bound=search.usd if proven else search.bound,
         stopped=stopped,
     )

@@ -30,13 +30,7 @@ from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.physics.network.fabric_designs import (
-    joined_modules,
-    max_joined_racks,
-    min_fabric_mw,
-    min_fabric_usd,
-    min_uplinks,
-)
+from planner.physics.network import fabric_designs
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
@@ -70,11 +64,10 @@ class Sites:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
-        """Gather the question once."""
         if self.instance.wan is None:
             self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, self.request)
-        self.gpu_fabric_usd = min_fabric_usd(self.instance.network)
+        self.gpu_fabric_usd = fabric_designs.min_fabric_usd(self.instance.network)
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
@@ -214,16 +207,14 @@ class Sites:
         return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can use with `rails` GPUs of each cabled, at the cheapest links and ports.
-
-        The fibre has one wavelength and the shortest routes of as many sites.
-        """
+        """Bound the racks of any plan with `rails` GPUs of each cabled, at the cheapest links and shortest fibre."""
         known = self.most.get(rails)
         if known is not None:
             return known
-        h, each, uplinks = self.data.hardware, self.data.module_racks, min_uplinks(self.instance, rails)
+        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
         most = max_campus_modules(self.data, model.rules_without())
-        at_site = min(most, joined_modules(self.instance, max_joined_racks(self.instance, rails)))
+        joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
+        at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
 
@@ -275,7 +266,7 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""
-        return rails * min_fabric_mw(self.instance.network) if self.counts_power else 0.0
+        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:
@@ -400,7 +391,6 @@ class Sites:
 
 
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
-    """Return the parts with their numbers, those of most blocks first."""
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 

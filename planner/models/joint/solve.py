@@ -15,9 +15,10 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, JointSolution, JointStatus, World
+from planner.models.joint.world import EPS, JointSolution, World
 from planner.physics.site import cost
 from planner.physics.training.layer_time import days_of
+from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
 
@@ -141,12 +142,9 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
     if best is not None and stopped == "proved" and goal.gap == 0:
         bound = min(best.seconds, goal.world.unproven.seconds)
     known = bound if math.isfinite(bound) else None
+    status: Status = "feasible" if goal.distance > max(EPS, goal.gap) else "optimal"
     if best is None:
-        proven = stopped == "proved" and math.isinf(goal.world.unproven.seconds)
-        status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
-    else:
-        proven = goal.distance <= max(EPS, goal.gap)
-        status = JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE
+        status = "infeasible" if stopped == "proved" and math.isinf(goal.world.unproven.seconds) else "unknown"
     free = min(goal.free, bound)
     return JointSolution(
         status=status,

@@ -43,6 +43,8 @@ REASONS = {
 RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees rules of a framework narrow
 OTHER = "choose another workload.software, or add it to its"
 
+_shape = cache(LayerShape)  # one object for equal choices
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -166,7 +168,6 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
 
 
 def _refuse_pins(problem: JointProblem) -> None:
-    """Refuse pinned values that no column has, with those that there are; never ignore one."""
     for name, values in _degrees(problem).items():
         wanted = problem.pin(name)
         if wanted is not None and wanted not in values:
@@ -201,13 +202,11 @@ def _missing(software: Software, name: str, wanted: Any) -> str:
 
 
 def _rules_remedy(problem: JointProblem) -> str:
-    """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
     framework = problem.rules.framework
     return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""
 
 
 def _refuse_stages(problem: JointProblem) -> None:
-    """Refuse layers by stage that are not those of the model, or not as many as the stages."""
     layers, recomputed = problem.stage_layers, problem.pin("recomputed_layers_per_stage")
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
     path, software = "pins['layout.layers_per_stage']", problem.machine.software
@@ -358,17 +357,9 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
         if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        row = (
-            block.racks,
-            block.replicas,
-            block.replicas_per_rack,
-            block.stage_racks,
-            block.rails,
-            block.rack_stages == 1,
-        )
-        rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
-    p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
+        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails
+        rows += [(p, v, *sizes, block.rack_stages == 1) for v in virtual[: bisect_right(virtual, most)]]
+    p, v, racks, replicas, per_rack, stage_racks, rails, inside = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
 
 
@@ -392,16 +383,15 @@ def strategy(
 
     `fronts` keeps the times of dense layers at the front (`pipeline_of`).
     """
-    order: Schedule = "1f1b"
     phi = problem.transport_slowdown
     between = step_prediction.pipeline_of(
-        problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi, fronts=fronts
+        problem.machine, shape, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
     )
     m = between.machine
     return Strategy(
         problem=problem,
         shape=shape,
-        order=order,
+        order="1f1b",
         packed=False,
         recomputes=recomputes,
         between=between,
@@ -412,7 +402,6 @@ def strategy(
 
 
 def _tensor_degrees(problem: JointProblem) -> list[int]:
-    """List the TP degrees: those that divide query and KV heads, inside a rack."""
     model = problem.machine.model
     shared = math.gcd(model.heads, model.kv)
     most = problem.gpus if problem.has("tensor") else 1
@@ -491,24 +480,22 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
             if c > 1 and b > 1:
                 continue
             choices = problem.options("sequence_parallel", [False, True] if problem.has("sequence") else [False])
+            degrees = {"tensor_parallel": t, "tensor_inner": i, "context_parallel": c, "expert_parallel": e}
             for parallel, (mode, recomputes) in itertools.product(choices, kept):
-                if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
-                    yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)
-
-
-def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> Iterator[tuple[LayerShape, str]]:
-    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each."""
-    # Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
-    # does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
-    if not limits_expert_overlap(problem.machine, shape):
-        yield shape, recomputes
-        return
-    exposed = replace(shape, experts_overlap=False)
-    if recomputes != "some":
-        yield shape, "none"
-        yield exposed, recomputes
-    if recomputes != "none":
-        yield exposed, "some"
+                if (parallel and t == 1) or not _is_run(problem, t, c, e, parallel=parallel):
+                    continue
+                shape = _shape(**degrees, micro_batch=b, recompute=mode, sequence_parallel=parallel)
+                if not limits_expert_overlap(problem.machine, shape):
+                    yield shape, recomputes
+                    continue
+                # The experts' exchange overlaps in some layouts only: with no layer recomputed it overlaps under some
+                # pipelines; with some it does not; under the other pipelines it never does (`_alternates`).
+                exposed = replace(shape, experts_overlap=False)
+                if recomputes != "some":
+                    yield shape, "none"
+                    yield exposed, recomputes
+                if recomputes != "none":
+                    yield exposed, "some"
 
 
 def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
@@ -521,16 +508,3 @@ def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: In
     if dict(_recomputations(problem))[shape.recompute] == "some":
         return np.ones_like(overlap)
     return overlap if recomputes == "some" else ~overlap
-
-
-@cache
-def _shape(t: int, inner: int, c: int, e: int, b: int, mode: Any, *, parallel: bool) -> LayerShape:
-    return LayerShape(
-        tensor_parallel=t,
-        micro_batch=b,
-        recompute=mode,
-        sequence_parallel=parallel,
-        context_parallel=c,
-        expert_parallel=e,
-        tensor_inner=inner,
-    )

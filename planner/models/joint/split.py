@@ -274,7 +274,6 @@ class Stages:
         return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
 
     def _filling(self, chunk: Num) -> Num:
-        """Seconds that fill and drain the pipeline at a largest chunk."""
         c, stage = self.column, chunk * self.column.v
         sends = {"send_seconds": self.send, "micro_batches": c.m}
         return pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)

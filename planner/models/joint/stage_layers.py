@@ -96,28 +96,20 @@ class Patterns:
         return np.asarray(step_prediction.chunk_seconds(x, self.stages.sharded, v, layers, repeats))
 
 
-@dataclass(frozen=True, slots=True)
-class SplitProof:
-    """The fastest split by listing all of them: in parts of the step compared with (inf: none as fast), of how many."""
+def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
+    """Return the time of a column's fastest split in parts of `seconds` a step (inf: none as fast), and its patterns.
 
-    bound: float
-    patterns: int
-
-
-def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> SplitProof:
-    """Return the fastest split of a column; `seconds` are those of the step of the split to compare with.
-
-    For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is sought at which sums of the
-    stages' layers reach the model's: a set of sums is the bits of a number, and a stage that may have n layers shifts
-    it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
+    All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
+    sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
+    that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
     """
     limit = seconds * (1 + ROUNDING)
     x = Patterns(stages=Stages(column=column, conditions=conditions, cutoff=limit))
     fine = x.fits & (x.seconds <= limit)
     if not np.all(fine.any(axis=1)):
-        return SplitProof(math.inf, int(fine.sum()))
+        return math.inf, int(fine.sum())
     best = min((_fastest(x, allowed, limit) for allowed in _allowed(x, fine)), default=limit)
-    return SplitProof(best / seconds if best < limit else math.inf, int(fine.sum()))
+    return (best / seconds if best < limit else math.inf), int(fine.sum())
 
 
 def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
@@ -143,18 +135,12 @@ def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
             if once + floor > best:
                 break  # a larger chunk takes longer
             within = fine & ((layers <= most) & (x.chunks <= chunk))[None, :]
-            stage = _least_stage(x, within, best - once)
-            if stage is not None:
-                best = min(best, stage + once)
+            # The least limit on the seconds of stages under which some split has all layers, if any has.
+            values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
+            if values and _holds(x, within & (x.seconds <= values[-1])):
+                at = bisect_left(values[:-1], True, key=lambda high: _holds(x, within & (x.seconds <= high)))
+                best = min(best, values[at] + once)
     return best
-
-
-def _least_stage(x: Patterns, within: Flags, high: float) -> float | None:
-    """Return the least limit on the seconds of stages under which some split has all layers; None where none has."""
-    values: list[float] = np.unique(x.seconds[within & (x.seconds <= high)]).tolist()
-    if not values or not _holds(x, within & (x.seconds <= values[-1])):
-        return None
-    return values[bisect_left(values[:-1], True, key=lambda limit: _holds(x, within & (x.seconds <= limit)))]
 
 
 def _holds(x: Patterns, allowed: Flags) -> bool:
@@ -172,7 +158,6 @@ def _holds(x: Patterns, allowed: Flags) -> bool:
 
 
 def _shifted(sums: int, layers: list[int]) -> int:
-    """Return the sums with each of several counts of layers added."""
     found = 0
     for n in layers:
         found |= sums << n

@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +23,7 @@ from planner.models.joint.split import Column, LayerSplit
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.spares import Upkeep
+from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
@@ -245,20 +245,11 @@ def _partitions(total: int, parts: int, largest: range) -> Iterator[tuple[int, .
                 yield (most, *rest)
 
 
-class JointStatus(StrEnum):
-    """Status of a joint optimum."""
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointSolution:
     """The joint optimum of an instance: the goal's value with lower bounds over the declared space, and the plan."""
 
-    status: JointStatus
+    status: Status
     days: float | None = None
     usd: float | None = None  # of a goal in dollars: the capital, or what it costs to buy and to run
     lower_bound: float | None = None  # in days, or in dollars where those are the goal

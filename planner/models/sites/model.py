@@ -10,9 +10,9 @@ from typing import Any
 
 import pyomo.core as pyo
 
-from planner.models.sites import campus_rules, grid_rules, site_rules
-from planner.models.sites.campus_rules import Rule
+from planner.models.sites import grid_rules, site_rules
 from planner.models.sites.lazy_rows import LazyRows
+from planner.models.sites.site_rules import Rule
 from planner.models.sites.split_data import SplitData, add_block, scenarios
 
 # In the order of the tries to leave a rule out of a conflict: those that say least to the user go first.
@@ -20,8 +20,10 @@ TRIED = (
     "security", "rating", "generation", "wan_capacity", "rtt", "share_balance", "ready", "min_site", "area",
     "interconnect", "fault_split", "headroom", "facility_power", "site_count", "budget", "pins", "demand",
 )  # fmt: skip
-EVERY = (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES)
-RULES: dict[str, Rule] = {rule.name: rule for rule in sorted(EVERY, key=lambda rule: TRIED.index(rule.name))}
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in sorted((*grid_rules.GRID_RULES, *site_rules.SITE_RULES), key=lambda rule: TRIED.index(rule.name))
+}
 
 
 def rules_without(names: Collection[str] = ()) -> list[Rule]:
@@ -30,10 +32,7 @@ def rules_without(names: Collection[str] = ()) -> list[Rule]:
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let the rows of a rule be exceeded, each by `limit`: by `<rule>_<name>` of the block, which is returned.
-
-    None where the block has no such rows.
-    """
+    """Let the rows of a rule be exceeded by `limit` each; return `<rule>_<name>` of the block, None without rows."""
     rows = block.component(rule.name)
     if rows is None or not len(rows):
         return None
@@ -105,7 +104,7 @@ def build(
 
 def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None, total: int) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
-    minimum, racks = 1, data.pins.racks if any(rule.rows is campus_rules.pins for rule in rules) else None
+    minimum, racks = 1, data.pins.racks if any(rule.rows is site_rules.pins for rule in rules) else None
     if racks is not None:  # the racks in all are known
         most = site_rules.max_sites(data, rules) if sites is None else sites
         minimum = max(rule.min_site_modules(data, racks, most) for rule in rules)

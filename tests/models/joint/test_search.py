@@ -49,7 +49,7 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.stage_layers import Patterns, fastest_split
-from planner.models.joint.world import JointSolution, JointStatus, Target, World, spared
+from planner.models.joint.world import JointSolution, Target, World, spared
 from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
@@ -121,7 +121,7 @@ def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatc
     found = solved(i)
     monkeypatch.setattr(days, "FEW_SHAPES", 0)
     every = solved(i)
-    assert found.status is every.status is JointStatus.OPTIMAL
+    assert found.status == every.status == "optimal"
     assert found.days == pytest.approx(every.days, rel=1e-12)
     assert 10 * found.counts["column nodes"] < every.counts["column nodes"]
     assert check(plan_of(i, found, Options(), 0.0)) == []  # the proof lists what was not timed too
@@ -205,14 +205,14 @@ def test_a_gap_ends_the_search_early() -> None:
     i = toy(36, sites=2, forced=True)
     exact, loose = known(i), solved(i, Options(gap=0.5))
     assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
-    assert loose.status is JointStatus.OPTIMAL
+    assert loose.status == "optimal"
     assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
     assert loose.lower_bound >= loose.days * 0.5
 
 
 def test_the_limit_ends_the_search() -> None:
     found = solved(toy(6), Options(time_limit=1e-9))
-    assert (found.status, found.stopped, found.plan) == (JointStatus.UNKNOWN, "limit", None)
+    assert (found.status, found.stopped, found.plan) == ("unknown", "limit", None)
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -365,7 +365,7 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
     for path, value in (("layout.data_parallel", 10**6), ("layout.microbatches_per_step", 10**6)):
         i = toy(6).replaced(pins={path: value})
         solution = solved(i)
-        assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("ranges nodes", 0) == 0
+        assert solution.status == "infeasible" and solution.counts.get("ranges nodes", 0) == 0
 
 
 @each(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
@@ -635,12 +635,13 @@ def test_the_list_has_the_fastest_split(recomputes: str, stack: str, seed: int) 
                 split = Stages(column=column, conditions=FREE).fastest()
                 if split is None or not 1 < column.p < 4 or seen > 15:
                     continue
-                found, loose = (fastest_split(column, FREE, split.seconds * factor) for factor in (1.0, 1.05))
-                assert found.bound == pytest.approx(1, abs=1e-9)
-                assert loose.bound * 1.05 == pytest.approx(
+                bound, patterns = fastest_split(column, FREE, split.seconds)
+                loose, more = fastest_split(column, FREE, split.seconds * 1.05)
+                assert bound == pytest.approx(1, abs=1e-9)
+                assert loose * 1.05 == pytest.approx(
                     walked(column, split.seconds * 1.05, stack) / split.seconds, rel=1e-9
                 )
-                assert loose.bound * 1.05 == pytest.approx(1, abs=1e-9) and loose.patterns >= found.patterns
+                assert loose * 1.05 == pytest.approx(1, abs=1e-9) and more >= patterns
                 assert keeps_rule(stack, list(split.layers), list(split.recomputed), column.v)
                 seen += 1
     assert seen

@@ -191,7 +191,6 @@ class CheapestSearch(FastestSearch):
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
     def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
-        """Return the cheapest plan of a choice as built; None where no sites have it."""
         latest = self.cutoff * (1 + EPS)
         plan = self._as_built(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt), math.inf, latest)
         if plan is not None and self.shape_problem.world.sites is None:

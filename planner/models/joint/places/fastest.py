@@ -123,7 +123,6 @@ class FastestSearch(CapitalBounds):
 
     @property
     def _parts(self) -> list[DesignTable]:
-        """The templates of each part."""
         return [self.options[g] for g in self.shape_problem.shape.blocks]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
@@ -131,7 +130,6 @@ class FastestSearch(CapitalBounds):
         return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
 
     def _with_power(self, x: DesignTable) -> DesignTable:
-        """Return a table with the price of the power that each fabric draws in its price."""
         return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
 
     @property
@@ -215,7 +213,6 @@ class FastestSearch(CapitalBounds):
         return int(more[late]) if late < len(more) else None
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
-        """Return the candidate with as few wavelengths as keep its time."""
         limit, fewer = c.seconds * (1 + EPS / 2), self._wavelengths[self._wavelengths < c.wavelengths].tolist()
         at = first(len(fewer), lambda i: self._seconds(c.level, fewer[i], c.rtt_ms, limit) <= limit)
         if at is None:
@@ -270,12 +267,9 @@ class FastestSearch(CapitalBounds):
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
+        q, waves = self.shape_problem, np.array([w for _, w in found])
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
-        fibre = self.shape_problem.fibre(1, rtt)
-        if fibre is not None:
-            fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
-        q = self.shape_problem
-        return np.asarray(q.on_clock(q.even_seconds(send, allreduce, fibre)))
+        return np.asarray(q.on_clock(q.even_seconds(send, allreduce, q.fibre(waves, rtt))))
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
@@ -411,7 +405,6 @@ class FastestSearch(CapitalBounds):
         return kept
 
     def _templates(self, level: SlowdownLevel, placed: PlacedParts | None) -> dict[str, Template]:
-        """Return the template that each site was given."""
         q, templates, found = self.shape_problem, self.shape_problem.world.templates, dict[str, Template]()
         if templates is not None:
             for s, (k, f) in where(placed).items():
@@ -432,7 +425,6 @@ class FastestSearch(CapitalBounds):
 
 
 def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
-    """Return whether a candidate comes before another: sooner, or as soon and cheaper."""
     if a.seconds < b.seconds * (1 - EPS):
         return True
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS

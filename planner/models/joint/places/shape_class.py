@@ -127,14 +127,12 @@ class _WithEndpoints(FastestSearch):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the one level."""
         q = self.shape_problem
         phi = q.world.problem.transport_slowdown
         return [SlowdownLevel(phi, phi, q.min_fabrics_usd)]
 
     @cached_property
     def _power_usd(self) -> float:
-        """The price of the least power of any fabrics."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
 
@@ -168,12 +166,9 @@ class _WithEndpoints(FastestSearch):
         rtt, choices, sharp = q.rtts_ms[-1], dict(self.fewest_waves()), set[SlowdownLevel]()
         while choices:
             capital = self._lower_bounds(rtt)
-            usd, level = min(
-                ((float(capital[n]) + level.usd, level) for level, n in choices.items()), key=lambda x: x[0]
-            )
-            if usd > q.world.budget + CENTS or (
-                level in sharp and (prices is None or prices.is_known(choices[level], rtt))
-            ):
+            usd, level = min(((float(capital[n]) + x.usd, x) for x, n in choices.items()), key=lambda x: x[0])
+            known = level in sharp and (prices is None or prices.is_known(choices[level], rtt))
+            if known or usd > q.world.budget + CENTS:
                 return usd
             if level not in sharp:
                 sharp.add(level)
@@ -192,7 +187,6 @@ class _WithFabrics(_WithEndpoints):
 
     @property
     def _parts(self) -> list[DesignTable]:
-        """The fabrics of all sizes of a site that have any."""
         return [x for x in self.options.values() if len(x)]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:

@@ -171,13 +171,11 @@ class ShapeProblem:
         how: dict[str, Any] = {"shares_state": c.zero > 0, "lanes": c.lanes}
         return max(self.free_stretch, calendar.stretch_at_least(c.d, c.replica_gpus, self.standing, **how))
 
-    def bound(
-        self, send: float, allreduce: float, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None
-    ) -> float:
-        """Bound the seconds a sequence on a clock at some slowdowns and fibre, unequal chunks at their least."""
-        stretch = self.min_stretch if stretch is None else stretch
+    def bound(self, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None) -> float:
+        """Bound the seconds a sequence on a clock, slowed by transport alone; unequal chunks at their least."""
+        stretch, phi = self.min_stretch if stretch is None else stretch, self.world.problem.transport_slowdown
         step = cutoff / stretch * self.column.sequences if math.isfinite(cutoff) else math.inf
-        conditions = self.conditions(send, allreduce, fibre)
+        conditions = self.conditions(phi, phi, fibre)
         found = Stages(column=self.column, conditions=conditions, cutoff=step, exact=False).least()
         return math.inf if found is None else found.seconds / self.column.sequences * stretch
 
@@ -199,6 +197,11 @@ class ShapeProblem:
         """Price of the least fabrics of all racks."""
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
+    @property
+    def _sites_usd(self) -> float:
+        """Most money that is left for the sites."""
+        return self.world.budget - self.min_fabrics_usd
+
     def point(self, rtt_ms: float) -> SitesExtent:
         """Return the point of the site bounds that this shape needs, at a longest round trip in ms."""
         return SitesExtent(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
@@ -214,23 +217,21 @@ class ShapeProblem:
     @property
     def known_unhoused(self) -> bool:
         """Whether an answer of the sites to another question says that the money pays none for all racks."""
-        site_bounds, usd, rtts = self.world.site_bounds, self.world.budget - self.min_fabrics_usd, self.rtts_ms
-        return site_bounds is not None and bool(rtts) and site_bounds.bound(self.point(rtts[-1])) > usd
+        site_bounds, rtts = self.world.site_bounds, self.rtts_ms
+        return site_bounds is not None and bool(rtts) and site_bounds.bound(self.point(rtts[-1])) > self._sites_usd
 
     @cached_property
     def may_be_housed(self) -> bool:
         """Whether the money may pay any sites for all racks, with a part as large as the largest."""
-        site_bounds, usd = self.world.site_bounds, self.world.budget - self.min_fabrics_usd
-        if site_bounds is None:
-            return True
-        return bool(self.rtts_ms) and not site_bounds.exceeds(self.point(self.rtts_ms[-1]), usd)
+        site_bounds, rtts = self.world.site_bounds, self.rtts_ms
+        return site_bounds is None or (bool(rtts) and not site_bounds.exceeds(self.point(rtts[-1]), self._sites_usd))
 
     @property
     def near_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
         if self.world.site_bounds is None or not self.several:
             return self.rtts_ms
-        usd = self.world.budget - self.min_fabrics_usd
+        usd = self._sites_usd
         return [r for r, least in zip(self.rtts_ms, self.site_bounds_by_rtt.tolist(), strict=True) if least <= usd]
 
     @property
@@ -245,25 +246,21 @@ class ShapeProblem:
         # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
-        near = self.near_rtts_ms or self.rtts_ms[-1:]
-        return self.fibre(self.max_wavelengths, near[0] if near else 0.0)
-
-    @property
-    def max_wavelengths(self) -> int:
-        """Most wavelengths, but at least one, between two sites that the money may pay with sites and least fabrics."""
         wan, site_bounds = self.world.problem.wan, self.world.site_bounds
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
-        if site_bounds is None or "wan.wavelengths" in self.world.problem.instance.pins:
-            return most
-        t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
-        racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
-        floor = sites.floor_usd(racks, len(self.shape.blocks))
-        known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
-        fibre = self.min_fibre_usd
-        more = fibre - fibre[1] if math.isfinite(fibre[1]) else np.zeros(len(fibre))  # than one wavelength
-        least = np.maximum(floor + fibre, known + more)
-        left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
-        return max(1, int(np.searchsorted(least[1:], left, side="right")))
+        if site_bounds is not None and "wan.wavelengths" not in self.world.problem.instance.pins:
+            # As many wavelengths, but one at least, as the money may pay with sites and least fabrics.
+            t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
+            racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
+            floor = sites.floor_usd(racks, len(self.shape.blocks))
+            known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
+            fibre = self.min_fibre_usd
+            more = fibre - fibre[1] if math.isfinite(fibre[1]) else np.zeros(len(fibre))  # than one wavelength
+            least = np.maximum(floor + fibre, known + more)
+            left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
+            most = max(1, int(np.searchsorted(least[1:], left, side="right")))
+        near = self.near_rtts_ms or self.rtts_ms[-1:]
+        return self.fibre(most, near[0] if near else 0.0)
 
     @cached_property
     def min_fibre_usd(self) -> Floats:
@@ -278,7 +275,7 @@ class ShapeProblem:
     def paid_rtts_ms(self) -> list[float]:
         """List the round trips at which sites that the money pays are known; all that it may pay where none are."""
         site_bounds, at = self.world.site_bounds, self.point(0.0)
-        usd, known = self.world.budget - self.min_fabrics_usd, {} if site_bounds is None else site_bounds.paid
+        usd, known = self._sites_usd, {} if site_bounds is None else site_bounds.paid
         trips = (p.rtt_ms for p, price in known.items() if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
         shortest = min(trips, default=None) if self.several else None
         return self.payable_rtts_ms if shortest is None else [r for r in self.rtts_ms if r >= shortest]
@@ -286,7 +283,7 @@ class ShapeProblem:
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""
-        site_bounds, usd, near = self.world.site_bounds, self.world.budget - self.min_fabrics_usd, self.near_rtts_ms
+        site_bounds, usd, near = self.world.site_bounds, self._sites_usd, self.near_rtts_ms
         if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
             return near
         at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))

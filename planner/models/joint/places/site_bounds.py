@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.models.joint.places.milp import (
-    LEFT_OUT,
-    add_parts,
-    choose_fabrics,
-    design_fibre,
-    host_blocks,
-    join_sites,
-    place_parts,
-    total_musd,
-)
+from planner.models.joint.places import milp
 from planner.models.joint.places.site_question import (
     COARSE_BITS,
     Circuit,
@@ -34,8 +25,8 @@ from planner.models.joint.places.site_question import (
 )
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
-from planner.models.sites.campus_rules import min_split_modules
 from planner.models.sites.model import build
+from planner.models.sites.site_rules import min_split_modules
 from planner.physics.training.step_prediction import LayoutFibre
 from planner.solvers.outcome import UnansweredError, Values
 
@@ -144,14 +135,16 @@ def stated(q: SiteQuestion, racks: int, *, most_usd: float | None = None, module
 
     It asks whether `most_usd` pays them, or else for the least, `module_musd` taken off for each module.
     """
-    m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
-    for rule in (place_parts, partial(host_blocks, exactly=False), choose_fabrics, join_sites, design_fibre):
+    m = build(q.data, without=milp.LEFT_OUT, extend=lambda m: milp.add_parts(m, q, loose=False))
+    milp.place_parts(m, q)
+    milp.host_blocks(m, q, exactly=False)
+    for rule in (milp.choose_fabrics, milp.join_sites, milp.design_fibre):
         rule(m, q)
     # The split over areas asks as many racks elsewhere as the largest part needs: so says the relaxation too.
     largest = max(q.modules(p) for p, _ in q.kinds)
     least = max(-(-racks // q.data.module_racks), min_split_modules(q.data, largest))
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= least)
-    m.total = pyo.Expression(expr=total_musd(m, q))
+    m.total = pyo.Expression(expr=milp.total_musd(m, q))
     if most_usd is None:
         m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()) if module_musd else m.total)
     elif math.isfinite(most_usd):

@@ -128,7 +128,6 @@ class SitesExtent:
 
 
 def _down(racks: int) -> int:
-    """Return a number of racks rounded down in its first bits."""
     step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
     return racks // step * step
 

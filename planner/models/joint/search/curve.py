@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import StrategyTable, free_seconds, pipelines_in_memory, table_of
+from planner.models.joint.columns import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of
 from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
@@ -175,7 +175,7 @@ class WholeCurve(Goal):
     def box(self) -> None:
         """Fix the box before the search: plans that are many times slower than the least floor are outside."""
         tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
-        least = [float(of.seconds(of.rows, of.each, of.once).min()) for of in tables]
+        least = [float(min_seconds(of.strategy, of.rows, of.each, of.once).min()) for of in tables]
         deadline = self.world.problem.instance.limits.deadline_days
         late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
         self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))

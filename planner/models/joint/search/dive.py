@@ -320,8 +320,8 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
             q = ShapeProblem(world=goal.world, column=column, shape=shape)
             if q.never_runs:
                 continue
-            known, phi = goal.known_unhoused(q), goal.world.problem.transport_slowdown
-            if not known and not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
+            known = goal.known_unhoused(q)
+            if not known and not goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
                 break
             if known or not goal.houses(q):
                 if column.sparing.target:

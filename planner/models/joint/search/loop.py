@@ -420,7 +420,7 @@ class Loop:
         """Open the next shape of a column, and those behind it where they may still be of use."""
         # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         # unless these need fewer spare racks.
-        goal, phi, cut = self.goal, self.goal.world.problem.transport_slowdown, self.goal.cutoff(c)
+        goal, cut = self.goal, self.goal.cutoff(c)
         for shape in rest:
             goal.tick()
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
@@ -432,7 +432,7 @@ class Loop:
                 return
             fewest = max(shape.min_replicas, (x.column.d - 1) // len(shape.blocks) + 1)
             even, fibre = replace(q, shape=replace(shape, min_replicas=fewest)), q.best_fibre
-            least = even.bound(phi, phi, cut, fibre, stretch=q.free_stretch)
+            least = even.bound(cut, fibre, stretch=q.free_stretch)
             if not goal.opens(least, c):
                 return
             if not goal.houses(q):
@@ -442,7 +442,7 @@ class Loop:
             if not goal.pays(q):
                 continue
             self.goal.world.count("shapes")
-            own = max(t, q.bound(phi, phi, cut, fibre))
+            own = max(t, q.bound(cut, fibre))
             floor = goal.shape_floor(q, c)
             known = KnownShape(own, floor, x.column, shape)
             self.push(own, floor, OpenShape(goal.begin_shape(q), known))

@@ -12,6 +12,7 @@ from planner.models.joint.columns import (
     StrategyTable,
     columns_of,
     each_in_memory,
+    min_seconds,
     most_sequences,
     terms_under_zero,
 )
@@ -187,7 +188,7 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
-    own = x.of.seconds(rows, np.where(fits, x.each, NEVER), x.once)
+    own = min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
     seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
     late = np.maximum(np.minimum(goal.cutoffs(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
     with np.errstate(over="ignore"):
