@@ -211,7 +211,7 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
         r = r._replace(first=np.maximum(r.first, links), last=np.minimum(r.last, links))
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
     r = LinkRanges(*(column[r.first <= r.last] for column in r))
-    count = 0 * r.last + 1 if s.loads.nothing else r.last - r.first + 1
+    count = 0 * r.last + 1 if s.traffic.nothing else r.last - r.first + 1
     wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
     for k in np.unique(chunk).tolist():
         s.tick()

@@ -52,7 +52,7 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
         rows = _rows(s, domain, ups, leaves.best_of(np.array([domain]))[2])
         if not len(rows.usd):
             continue
-        if s.loads.nothing and not s.power_counts:
+        if s.traffic.nothing and not s.power_counts:
             no_need = np.zeros(len(rows.usd))
             yield _cheapest(s, rows, rows.trees.spine_up, no_need, no_need == 0, int(leaves.stripes[0]))
             continue
@@ -126,7 +126,7 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
 
 def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
-    widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.loads.nothing)
+    widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.traffic.nothing)
     both = pod_sizes(s, s.mode.rails, "rails_per_pod"), widths
     rails, width = (x.ravel() for x in np.meshgrid(*both, indexing="ij"))
     many = len(ups)

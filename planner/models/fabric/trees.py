@@ -248,7 +248,7 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
         return
     send, allreduce, _ = s.leaf_crossing(domain[:, None], up[:, None], leaves.of(domain))
     cases = Cases(send, allreduce, np.where(s.within(send, allreduce), s.caps(send, allreduce), -math.inf))
-    every, rails = s.prices.places is not None or not s.loads.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
+    every, rails = s.prices.places is not None or not s.traffic.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
     sizes, first, ups = np.unique(domain, return_index=True, return_counts=True)
     widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=every) for n in s.domains(sizes).tolist()]
     of = np.repeat(np.arange(len(sizes)), [len(rails) * len(own) for own in widths])
@@ -327,13 +327,13 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
     for part in np.unique(chunk).tolist():
         s.tick()
         some = np.flatnonzero(chunk == part)
-        for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.loads.nothing and not s.power_counts):
+        for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.traffic.nothing and not s.power_counts):
             prices, of = s.priced(trees), row[some][at]
             links = trees.spine_up * trees.spines
             i, n = np.nonzero((links[:, None] <= most[of]) & s.worthwhile(1.0, 1.0, *prices)[:, None])
             leaf, pod = leaves.of(trees.domain[i])[np.arange(len(i)), n], first[of[i], n]
             for exact in (False, True):
-                if exact and not s.loads.nothing:
+                if exact and not s.traffic.nothing:
                     sizes = (trees.domain * trees.width)[i]
                     pod = np.empty((len(i), 4))
                     for k in np.unique(n).tolist():
@@ -356,7 +356,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sizes, at = np.unique(x.domain * x.width, return_inverse=True)
-    first = s.loads.first_runs(leaves.stripes, sizes)[at]
+    first = s.traffic.first_runs(s.blocks, leaves.stripes, sizes)[at]
     sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)

@@ -99,10 +99,10 @@ def exchange_leaving(stages: Stages, block: int, group: int) -> float:
     return float(np.bincount(pairs % span, weights=out).max()) / block
 
 
-def exchange_bound(fragments: int, racks: int, group: int) -> float:
+def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
     """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage."""
     # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
-    return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
+    return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
 def groups_split(stages: Stages, block: int) -> int:
