@@ -249,8 +249,8 @@ def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
     in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
     if isinstance(design, Dragonfly):
-        found = {"leaf": (leaf, design.leaf_exit / design.rail_gpus * each)}
-        return found | ({"pod": (pod, design.pod_exit / in_pod * each)} if design.pods > 1 else {})
+        found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
+        return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
     found = {}
     if design.tiers > 1:
         found["leaf"] = leaf, cables["leaf"] / design.leaves / design.rail_gpus * each

@@ -14,7 +14,6 @@ from planner.checks.rule import Violations, at_most, broken, exceeds, figures, m
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
-from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
@@ -84,8 +83,7 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     """Return the figures of a tier as the wiring makes them; the oversubscription of a leaf by the `rates` of links."""
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
-        up = design.leaf_exit if isinstance(design, Dragonfly) else design.leaf_up
-        over = down * rates.gpu_gbps / (up * rates.switch_gbps)
+        over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
     spine = design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle
     rows = {
         "leaf": (design.leaves, down, design.up_ports, over, design.leaf_bundle),

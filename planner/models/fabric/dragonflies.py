@@ -17,8 +17,8 @@ from planner.models.fabric.link_prices import LinkPrices, Prices, times
 from planner.models.fabric.site_mode import BELOW, SiteMode, members
 from planner.models.fabric.traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, part_sizes
+from planner.physics.network.dragonfly import assured_links
 from planner.physics.network.dragonfly import part_sizes as parts_of
-from planner.physics.network.dragonfly import router_share, unevenness
 
 MOST_WAYS = 1 << 18  # of uplinks, bundles and links between groups, priced at a time
 SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up to so many
@@ -169,24 +169,6 @@ def _spine_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     return LinkRanges(up, bundle, first, last)
 
 
-def _exits(s: SiteMode, x: Groups, w: Ways) -> tuple[Floats, Floats]:
-    """Return the links assured to the traffic that leaves a leaf, and to that which leaves a group."""
-    valiant, total = s.network.group_routing == "valiant", (x.number - 1) * w.links
-    if s.mode.has_spines:
-        spines = w.up // w.bundle
-        if valiant:
-            even = w.up / (1 + max(x.sizes) / min(x.sizes))
-            return even / unevenness(spines, total), total / 2
-        even = np.where(w.links < spines, w.links, spines * (w.links // spines))
-        return w.bundle * np.minimum(w.links, spines).astype(np.float64), even.astype(np.float64)
-    pod = total / 2 if valiant else w.links.astype(np.float64)
-    several = [a for a in x.sizes if a > 1]
-    if not several:
-        return pod, pod
-    share = router_share(min(several), max(several), links=total, valiant=valiant)
-    return w.bundle * share, pod
-
-
 def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[DesignTable]:
     """Yield the templates of groups of one shape, under every number of stripes, that may beat those found so far."""
     both = product(parts_of(s.mode.rails, rails), parts_of(s.domains(domain), width))
@@ -227,13 +209,15 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
 
 def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
     """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
-    m, (leaf, pod), at_leaf, at_pod = s.mode, _exits(s, x, w), 0.0, 0.0
+    m, valiant, at_leaf, at_pod = s.mode, s.network.group_routing == "valiant", 0.0, 0.0
+    spines = w.up // w.bundle if m.has_spines else None
+    leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)
     if s.wan_ports:  # the links' worth that the exchange between sites loads, as the physics counts it
         one, per_group = s.exchange_ports, -(-s.wan_ports // x.number)
         at_router = 0 if m.has_spines else max(-(-per_group // a) for a in x.sizes)
         at_leaf = one * loads[0][SHARES] + one * m.rails * (at_router / s.wan_ports)
         sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
-        at_pod = sent + one * m.rails * share if s.network.group_routing == "valiant" else 2 * sent * share
+        at_pod = sent + one * m.rails * share if valiant else 2 * sent * share
     over = x.domain * m.rail_gpus / (leaf * m.link_nics)
     send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
     if x.number > 1:

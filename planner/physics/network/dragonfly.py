@@ -29,7 +29,7 @@ others.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -122,23 +122,12 @@ class Dragonfly(Design):
         return min(1.0, leaf, across / (self.endpoint_links / 2))
 
     @property
-    def leaf_exit(self) -> float:
-        """Links assured to the traffic that leaves a router inside its group; those out of a group of one router."""
-        sizes = [a for a in self.group_sizes if a > 1]
-        if not sizes:
-            return self.pod_exit
-        share = router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant)
-        return self.leaf_bundle * float(share)
-
-    @property
-    def pod_exit(self) -> float:
-        """Links assured to what leaves a group."""
-        return self.pod_uplinks / 2 if self.valiant else self.group_links
-
-    @property
     def exits(self) -> dict[str, float]:
-        """Links assured to the traffic that leaves a router and a group, where there are several."""
-        return {"leaf": self.leaf_exit} | ({"pod": self.pod_exit} if self.spine_up else {})
+        """Links assured to the traffic that leaves a leaf and a group, where there are several."""
+        spines = self.spines_per_pod if self.tiers > 1 else None
+        own: dict[str, Any] = {"links": self.group_links, "groups": self.pods, "valiant": self.valiant}
+        leaf, pod = assured_links(self.group_sizes, self.leaf_bundle, spines, **own)
+        return {"leaf": np.asarray(leaf).item()} | ({"pod": np.asarray(pod).item()} if self.spine_up else {})
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -179,14 +168,14 @@ class Dragonfly(Design):
         # goes from the racks of the one to the ports of the other, and back.
         if not self.wan_ports:
             return {}
-        group = self.wan_links_per_group / self.wan_ports
+        group, exits = self.wan_links_per_group / self.wan_ports, self.exits
         # Of a dragonfly the router with the most of them, which share its links in the group; they go to spines else.
         router = 0 if self.tiers > 1 else math.ceil(self.wan_links_per_group / min(self.group_sizes)) / self.wan_ports
-        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, self.leaf_exit)}
+        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, exits["leaf"])}
         if self.pods > 1:
             sent = leaf_ports * shares[1] * self.rails_per_pod
             load = sent + leaf_ports * self.rails * group if self.valiant else 2 * sent * group
-            loads["pod"] = load, self.pod_exit
+            loads["pod"] = load, exits["pod"]
         return loads
 
     @property
@@ -246,22 +235,6 @@ class DragonflyPlus(Dragonfly):
     def local_links(self) -> int:
         """Cables inside groups."""
         return self.leaves * self.leaf_up
-
-    @property
-    def leaf_exit(self) -> float:
-        """Links assured to the traffic that leaves a leaf."""
-        if self.valiant:
-            even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
-            return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even
-        return self.leaf_bundle * min(self.group_links, self.spines_per_pod)
-
-    @property
-    def pod_exit(self) -> float:
-        """Links assured to what leaves a group."""
-        s = self.spines_per_pod
-        if self.valiant:
-            return self.pod_uplinks / 2
-        return self.group_links if self.group_links < s else s * (self.group_links // s)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -356,6 +329,25 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
     """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
     full, rest = divmod(items, size)
     return {part: times for part, times in ((size, full), (rest, 1)) if part and times}
+
+
+def assured_links(
+    sizes: Collection[int], bundle: Num, spines: Num | None, *, links: Num, groups: int, valiant: bool
+) -> tuple[Num, Num]:
+    """Return the links assured to what leaves a leaf, or router, and a group of such `sizes`; numbers or arrays.
+
+    A group has `spines` spines, None where it has routers alone, and `links` links to each other one.
+    """
+    total, several = (groups - 1) * links, [size for size in sizes if size > 1]
+    if spines is not None and valiant:
+        even = bundle * spines / (1 + max(sizes) / min(sizes))
+        return even / np.where(total, unevenness(spines, np.maximum(total, 1)), 1), total / 2
+    if spines is not None:
+        return bundle * np.minimum(links, spines), np.where(links < spines, links, spines * (links // spines))
+    pod = total / 2 if valiant else links
+    if not several:  # out of a router goes what leaves the group
+        return pod, pod
+    return bundle * router_share(min(several), max(several), links=total, valiant=valiant), pod
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:

@@ -31,7 +31,7 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
     d = Dragonfly.of(**SIDE, **choices)
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
-    assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
+    assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
     assert d.leaf_oversubscription == pytest.approx(6 / (leaf_exit * 2))
     assert d.leaf_oversubscription * d.spine_oversubscription == pytest.approx(6 * 6 / (pod_exit * 2))
     assert d.allreduce_uplinks["leaf"] == pytest.approx(leaf_exit * 2 / 3)
@@ -42,7 +42,7 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
-    assert (d.pods, d.group_sizes, d.leaf_exit, d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
+    assert (d.pods, d.group_sizes, d.exits["leaf"], d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
 
 
@@ -82,7 +82,7 @@ def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit
     """A leaf has its bundles to the spines that links between groups use, a group whole shares of all its spines."""
     d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
     assert (d.spines_per_pod, d.spines) == (up // 4, up // 4 * 4)
-    assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
+    assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
     assert (d.up_ports, d.least_up_ports) == (up, up)
     assert (d.local_links, d.global_ports) == (24 * up, -(-3 * links // (up // 4)))
     assert d.switch_pairs == 24 * up // 4 + 6 * links
