@@ -84,11 +84,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
         over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
-    spine = design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle
+    spine = design.spine_down, design.spine_up, design.oversubscription[1], design.spine_bundle
     rows = {
         "leaf": (design.leaves, down, design.up_ports, over, design.leaf_bundle),
         "spine": (design.spines, *spine),
-        "core": (design.cores, design.core_down, design.core_up, design.core_oversubscription, design.core_bundle),
+        "core": (design.cores, design.core_down, design.core_up, design.oversubscription[2], design.core_bundle),
         "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
     }
     names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")

@@ -88,11 +88,6 @@ class Dragonfly(Design):
         return self.networks * self.group_links * (self.pods * (self.pods - 1) // 2)
 
     @property
-    def switch_links(self) -> int:
-        """Cables between switches."""
-        return self.local_links + self.global_links
-
-    @property
     def switch_pairs(self) -> int:
         """Pairs of switches that a bundle joins; links between groups count one by one."""
         return self.local_links // self.leaf_bundle + self.global_links
@@ -156,7 +151,8 @@ class Dragonfly(Design):
         return math.ceil(self.wan_ports / self.pods)
 
     @property
-    def _fullest(self) -> tuple[int, int]:
+    def top_ports(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of the router to which that leaves the fewest ports free."""
         ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
         return max(each, key=sum)
@@ -250,7 +246,8 @@ class DragonflyPlus(Dragonfly):
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
     @property
-    def _fullest(self) -> tuple[int, int]:  # all groups have as many spines
+    def top_ports(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of a spine: all groups have as many."""
         return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
 
     @property

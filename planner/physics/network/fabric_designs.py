@@ -266,7 +266,7 @@ def stages(design: Design) -> list[Stage]:
     def wan_gateway_uplinks(link: Ints) -> Ends:
         network, own = link // design.wan_ports, link % design.wan_ports
         switches = design.wan_gateways // design.networks
-        low_port = design.wan_gateway_side + own // switches
+        low_port = -(-design.wan_ports // switches) + own // switches  # after those to the wide area
         return network * switches + own % switches, low_port, *design.wan_ends(network, own)
 
     if design.wan_ports:

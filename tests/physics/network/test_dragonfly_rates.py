@@ -7,6 +7,7 @@ from each_case import each
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.topology import unwirable
+from planner.physics.network.transport import ring_loads
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
 SIDE = {
@@ -32,17 +33,17 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
     assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
-    assert d.leaf_oversubscription == pytest.approx(6 / (leaf_exit * 2))
-    assert d.leaf_oversubscription * d.spine_oversubscription == pytest.approx(6 * 6 / (pod_exit * 2))
-    assert d.allreduce_uplinks["leaf"] == pytest.approx(leaf_exit * 2 / 3)
-    assert d.allreduce_uplinks["pod"] == pytest.approx(pod_exit * 2 / (2 * 3))
+    assert d.oversubscription[0] == pytest.approx(6 / (leaf_exit * 2))
+    assert d.oversubscription[0] * d.oversubscription[1] == pytest.approx(6 * 6 / (pod_exit * 2))
+    rings = {"leaf": 3 / (leaf_exit * 2), "pod": 2 * 3 / (pod_exit * 2)}
+    assert ring_loads(d, (1, 1)) == pytest.approx(rings)
     assert d.joined and not d.single
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
-    assert (d.pods, d.group_sizes, d.exits["leaf"], d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
+    assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription[1]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
 
 
