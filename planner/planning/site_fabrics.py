@@ -122,7 +122,7 @@ def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
     leaf, spine, core = design.oversubscription
     figures = [
-        (design.leaf_down, design.up_ports, leaf, design.leaf_bundle),
+        (design.leaf_down, design.up_port_range[1], leaf, design.leaf_bundle),
         (design.spine_down, design.spine_up, spine, design.spine_bundle),
         (design.core_down, design.core_up, core, design.core_bundle),
         (design.super_spine_down, 0, 1.0, 0),

@@ -112,9 +112,9 @@ def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: 
         of_both = (m.rails, rails), (domains, width)
         squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
         ends, local = p.endpoints(domain * width), p.adjacent_links((squares - m.rails * domains) // 2)
-    boxes = m.networks * (m.rails * domains * p.box(m.switch) + spines * s.spine_box)
+    boxes = m.networks * (m.rails * domains * s.leaf_box + spines * s.spine_box)
     apart = times(links, p.between(domain * width, rails))
-    return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
+    return np.asarray(ends + (s.wan_boxes + wan) + boxes + inner * local + apart)
 
 
 def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:

@@ -222,10 +222,8 @@ def _with_cores(x: Trees, bundle: Ints, cores: Ints, up: Ints, boxes: Ints) -> T
 
 
 def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down.
-
-    A core takes the same number of positions of each spine, one that divides those that there are.
-    """
+    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down."""
+    # A core takes the same number of positions of each spine, one that divides those that there are.
     each = x.zone_rails // x.rails * (x.zone_width // x.width)
     fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
     found = [np.empty((4, 0), dtype=np.int64)]
@@ -247,7 +245,6 @@ def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
 
 @lru_cache(maxsize=1 << 14)
 def _divisors(count: int, most: int) -> Ints:
-    """List the divisors of a number up to a limit."""
     every = np.arange(1, min(count, most) + 1)
     return np.asarray(every[count % every == 0])
 

@@ -121,12 +121,11 @@ def single(s: SiteMode) -> DesignTable:
     alike = all(pins.get(name, value) == value for name, value in own.items()) and not above & set(pins)
     if not alike or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
         return no_options()
-    prices = s.prices.endpoints(racks) + m.networks * s.prices.box(m.switch) + s.tree_wan
+    prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 
 
 def _allowed(s: SiteMode, tiers: int) -> bool:
-    """Return whether the network and pins allow trees of two or of three tiers."""
     shut = {"core_up_ports"}
     if tiers == 2:
         shut |= {"spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"}

@@ -97,19 +97,15 @@ class Dragonfly(Design):
         return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
 
     @property
-    def up_ports(self) -> int:
-        """Ports towards other switches of the router that has most of them."""
-        return max(self.router_ports(a) for a in self.group_sizes)
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports towards other switches of the router that has the fewest of them."""
-        return min((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
+    def up_port_range(self) -> tuple[int, int]:
+        """Ports towards other switches of the router that has the fewest of them, and of the one that has most."""
+        fewest = ((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
+        return min(fewest), max(self.router_ports(a) for a in self.group_sizes)
 
     @property
     def core_share(self) -> float:
         """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
-        leaf = self.least_up_ports * self.link_nics / self.leaf_down
+        leaf = self.up_port_range[0] * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
             return min(1.0, leaf)
@@ -129,7 +125,7 @@ class Dragonfly(Design):
         rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
         if min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
-        bad = self._leaf_faults(self.up_ports)
+        bad = self._leaf_faults(self.up_port_range[1])
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
         misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
@@ -225,7 +221,7 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    up_ports, least_up_ports = Design.up_ports, Design.least_up_ports  # those of a tree's pod
+    up_port_range = Design.up_port_range  # those of a tree's pod
 
     @property
     def local_links(self) -> int:

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres, endpoint_metres
+from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
@@ -252,14 +252,9 @@ class Design:
         return math.ceil(self.leaf_down / self.split)
 
     @property
-    def up_ports(self) -> int:
-        """Ports of a leaf towards other switches."""
-        return self.leaf_up
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports towards other switches of the leaf that has the fewest of them."""
-        return self.leaf_up
+    def up_port_range(self) -> tuple[int, int]:
+        """Ports towards other switches of the leaf that has the fewest of them, and of the one that has most."""
+        return self.leaf_up, self.leaf_up
 
     @property
     def pod_uplinks(self) -> int:
@@ -291,7 +286,7 @@ class Design:
     @property
     def exit_shares(self) -> list[tuple[int, float]]:
         """Endpoints of a full leaf, pod and zone that are not alone, each with the share of their rate that leaves."""
-        shares = [] if self.single else [(self.leaf_down, self.least_up_ports * self.link_nics / self.leaf_down)]
+        shares = [] if self.single else [(self.leaf_down, self.up_port_range[0] * self.link_nics / self.leaf_down)]
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
             (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
@@ -408,7 +403,8 @@ class Design:
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between tiers, those of GPUs first; each switch is amid the racks that it serves."""
-        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
+        leaf_metres = places.to_middle(1, self.racks_around("leaf"), spread=False)
+        yield leaf_metres, self.endpoint_links // self.racks
         for stage in self.stages():
             if stage.low != stage.high:
                 metres = places.to_middle(self.racks_around(stage.low), self.racks_around(stage.high))

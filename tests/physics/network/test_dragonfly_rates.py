@@ -55,7 +55,7 @@ def test_ports_of_unlike_groups() -> None:
     d = Dragonfly.of(**side)
     assert (d.pods, d.group_sizes) == (4, {3: 2, 2: 2})
     assert (d.router_ports(3), d.router_ports(2)) == (13, 12)
-    assert (d.up_ports, d.least_up_ports, d.local_ports, d.global_ports) == (13, 11, 8, 5)
+    assert (d.up_port_range, d.local_ports, d.global_ports) == ((11, 13), 8, 5)
     assert (d.local_links, d.global_links, d.switch_pairs) == (2 * 4 * (3 + 1), 6 * 5, 2 * (3 + 1) + 30)
     assert (part_sizes(5, 3), part_sizes(6, 3), part_sizes(2, 3)) == ({3: 1, 2: 1}, {3: 2}, {2: 1})
 
@@ -84,7 +84,7 @@ def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit
     d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
     assert (d.spines_per_pod, d.spines) == (up // 4, up // 4 * 4)
     assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
-    assert (d.up_ports, d.least_up_ports) == (up, up)
+    assert d.up_port_range == (up, up)
     assert (d.local_links, d.global_ports) == (24 * up, -(-3 * links // (up // 4)))
     assert d.switch_pairs == 24 * up // 4 + 6 * links
 
