@@ -137,7 +137,7 @@ def cables(physics: PlanPhysics) -> Violations:
             # Down ports of a switch at the edge may stay free; no switch uses more than stated.
             used = int(total.used[tier.name].sum(axis=1).max(initial=0))
             parts = tier.down_ports * (1 if tier.name == "leaf" else split) + tier.up_ports * split
-            parts += design.top_wan_links * split * (tier is fabric.tiers[-1])
+            parts += design.top_ports[1] * split * (tier is fabric.tiers[-1])
             if used > parts:
                 stated = f"{parts:,}, {tier.down_ports:,} down + {tier.up_ports:,} up"
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
@@ -240,8 +240,8 @@ def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
     in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
     if isinstance(design, Dragonfly):
-        found = {"leaf": (leaf, design.leaf_exit / design.rail_gpus * each)}
-        return found | ({"pod": (pod, design.pod_exit / in_pod * each)} if design.pods > 1 else {})
+        found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
+        return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
     found = {}
     if design.tiers > 1:
         found["leaf"] = leaf, cables["leaf"] / design.leaves / design.rail_gpus * each

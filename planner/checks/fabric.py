@@ -14,7 +14,6 @@ from planner.checks.rule import Violations, at_most, broken, exceeds, figures, m
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
-from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
@@ -92,13 +91,12 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     """Return the figures of a tier as the wiring makes them; the oversubscription of a leaf by the `rates` of links."""
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
-        up = design.leaf_exit if isinstance(design, Dragonfly) else design.leaf_up
-        over = down * rates.gpu_gbps / (up * rates.switch_gbps)
-    spine = design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle
+        over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
+    spine = design.spine_down, design.spine_up, design.oversubscription[1], design.spine_bundle
     rows = {
-        "leaf": (design.leaves, down, design.up_ports, over, design.leaf_bundle),
+        "leaf": (design.leaves, down, design.up_port_range[1], over, design.leaf_bundle),
         "spine": (design.spines, *spine),
-        "core": (design.cores, design.core_down, design.core_up, design.core_oversubscription, design.core_bundle),
+        "core": (design.cores, design.core_down, design.core_up, design.oversubscription[2], design.core_bundle),
         "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
     }
     names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
@@ -146,7 +144,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
     most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
     for block, several, leaves, links in (
-        ("leaf", not design.single, 1, design.least_up_ports),
+        ("leaf", not design.single, 1, design.up_port_range[0]),
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):

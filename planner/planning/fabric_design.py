@@ -8,7 +8,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Lengths, Template, Templates
-from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
+from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.link_prices import switch_modes
-from planner.models.fabric.traffic import Loads, SiteTraffic
+from planner.models.fabric.traffic import SiteTraffic
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
@@ -67,34 +67,6 @@ SPACE = (
     "other models with a leaf's ports; cores that spine positions share, in four tiers equally many each, and "
     "super-spines that positions above cores share"
 )
-
-
-@dataclass(slots=True)
-class NothingToCarry(Loads):
-    """Loads of a fabric without a layout: nothing leaves a leaf, a pod or a zone that a rule does not provide for."""
-
-    nothing: ClassVar[bool] = True
-
-    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
-        """Return no load of the first pods."""
-        return np.zeros((len(sizes), len(stripes), 4))
-
-    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
-        return np.zeros((len(stripes), len(sizes), 4))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoTraffic(SiteTraffic):
-    """The traffic of a cluster that has no layout: a run of hosts, of which any order is as good."""
-
-    def loads(self, blocks: int, *, shares: bool = True) -> Loads:
-        """Return the loads of runs of hosts: none."""
-        return NothingToCarry(self, blocks, shares)
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """What the loads depend on."""
-        return ("no traffic",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +221,8 @@ class FabricSearch:
         phi = transport_slowdown_of(self.network)
         until: dict[str, Any] = {"deadline": self.deadline, "lengths": self.lengths}
         tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, **until)
-        traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=self.gpus)
+        # Without a layout nothing leaves a leaf, pod or zone that no rule provides for, in any order of hosts.
+        traffic = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=self.gpus, nothing=True)
         if not tables.modes(self.gpus):
             return kind
         if math.isfinite(most_usd):

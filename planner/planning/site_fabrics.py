@@ -120,10 +120,11 @@ def _wan_gateway(
 
 def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
+    leaf, spine, core = design.oversubscription
     figures = [
-        (design.leaf_down, design.up_ports, design.leaf_oversubscription, design.leaf_bundle),
-        (design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle),
-        (design.core_down, design.core_up, design.core_oversubscription, design.core_bundle),
+        (design.leaf_down, design.up_port_range[1], leaf, design.leaf_bundle),
+        (design.spine_down, design.spine_up, spine, design.spine_bundle),
+        (design.core_down, design.core_up, core, design.core_bundle),
         (design.super_spine_down, 0, 1.0, 0),
     ]
     tiers = zip(design.tier_switches.items(), figures, strict=True)

@@ -181,9 +181,9 @@ def free_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: 
     )
     each = exchange / max(1, d.wan_ports)
     if d.pods == 1:
-        return FreeUplinks(1 - (leaf_sends + router * each) / d.leaf_exit)
+        return FreeUplinks(1 - (leaf_sends + router * each) / d.exits["leaf"])
     between = pod_sends + group * each if d.valiant else 2 * pod_sends * group / max(1, d.wan_ports)
-    return FreeUplinks(1 - (leaf_sends + router * each) / d.leaf_exit, 1 - between / d.pod_exit)
+    return FreeUplinks(1 - (leaf_sends + router * each) / d.exits["leaf"], 1 - between / d.exits["pod"])
 
 
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:

@@ -212,7 +212,7 @@ class Templates:
         if order not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
                 self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[order] = traffic.loads(blocks, shares=bool(traffic.exchange_gbps))
+            self.loads_of[order] = Loads(traffic, blocks, shares=bool(traffic.exchange_gbps))
         for i, mode in enumerate(self.modes(traffic.rails)):
             # A leaf that holds an all-reduce group whole holds a unit of each block.
             largest = mode.switch.ports * mode.split // mode.rail_gpus
@@ -261,7 +261,7 @@ class Templates:
             one = groups[0][1]  # of the same traffic and pins as all
             sizes = np.unique(np.concatenate([group[2] for group in groups]))
             leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
-            for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.loads.nothing else groups:
+            for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
                 left = domains[s.worthwhile(1.0, 1.0, *prices)]
                 for more in kind.build(s, left, leaves) if len(left) else ():
                     self.deadline.check()
@@ -297,7 +297,7 @@ class Templates:
         # The loads counted on the order of racks, out of a leaf, a pod and a zone.
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
-        flows, groups, shares, _ = traffic.loads(blocks).at(k["stripes"], np.array(sizes)).T.tolist()
+        flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
         free = free_uplinks(design, self._asked(traffic).exchange_gbps, m.switch.port_gbps, *shares)
         leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
         send = pipeline_send_slowdown(phi, design, *leaving, free=free)

@@ -7,18 +7,19 @@ ports allow are tried.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints, pareto_front
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
 from planner.models.fabric.link_prices import LinkPrices, Prices, times
 from planner.models.fabric.site_mode import BELOW, SiteMode, members
 from planner.models.fabric.traffic import SHARES, LeafLoads
-from planner.models.fabric.trees import divisors, part_sizes
+from planner.models.fabric.trees import divisors, pod_sizes
+from planner.physics.network.dragonfly import assured_links
 from planner.physics.network.dragonfly import part_sizes as parts_of
-from planner.physics.network.dragonfly import router_share, unevenness
 
 MOST_WAYS = 1 << 18  # of uplinks, bundles and links between groups, priced at a time
 SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up to so many
@@ -34,21 +35,13 @@ class Groups(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class Ways(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ways(ArrayTable):
     """Ways to join leaves and groups: uplinks of a leaf (0: routers), bundle, and links between two groups."""
 
     up: Ints
     bundle: Ints
     links: Ints
-
-
-class LinkRanges(NamedTuple):
-    """Uplinks of a leaf (0: routers) and bundles, each with the fewest and the most links between two groups."""
-
-    up: Ints
-    bundle: Ints
-    first: Ints
-    last: Ints
 
 
 def sizes_of_groups(s: SiteMode) -> Ints:
@@ -73,15 +66,9 @@ def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[Desig
 def _shapes(s: SiteMode, domains: Ints) -> Ints:
     """List groups of leaf domains: all under valiant, on shortest paths the fewest of each count of groups."""
     # Columns: racks of the domain, rails and domains of a group.
-
-    def sizes(items: int, pin: str) -> Ints:
-        every: Ints = np.arange(1, items + 1)
-        if pin in s.pins:
-            return np.asarray(every[every == s.pins[pin]])
-        return every if s.network.group_routing == "valiant" or "spine_down_ports" in s.pins else part_sizes(items)
-
-    rails, most = sizes(s.mode.rails, "rails_per_pod"), max(s.ports, s.spine_ports)
-    widths = [sizes(n, "leaf_domains_per_pod") for n in s.domains(domains).tolist()]
+    every, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
+    rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=every)
+    widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=every) for n in s.domains(domains).tolist()]
     of, width = np.repeat(np.arange(len(domains)), [len(x) for x in widths]), np.concatenate(widths)
     of, width, rails = np.repeat(of, len(rails)), np.repeat(width, len(rails)), np.tile(rails, len(width))
     order = np.lexsort((width, rails, of))
@@ -125,13 +112,13 @@ def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: 
         of_both = (m.rails, rails), (domains, width)
         squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
         ends, local = p.endpoints(domain * width), p.adjacent_links((squares - m.rails * domains) // 2)
-    boxes = m.networks * (m.rails * domains * p.box(m.switch) + spines * s.spine_box)
+    boxes = m.networks * (m.rails * domains * s.leaf_box + spines * s.spine_box)
     apart = times(links, p.between(domain * width, rails))
-    return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
+    return np.asarray(ends + (s.wan_boxes + wan) + boxes + inner * local + apart)
 
 
-def _router_ranges(s: SiteMode, x: Groups) -> LinkRanges:
-    """Return every bundle, with the numbers of links between groups that the routers of all groups have ports for."""
+def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
+    """Return every bundle with the fewest links between groups, and the most that routers have ports for."""
     left, others, a = int(s.uplinks(x.domain)), x.number - 1, np.array(x.sizes)[:, None]
     wan = -(-s.wan_ports // x.number)
     most = min(left // max(1, size - 1) for size in x.sizes) if max(x.sizes) > 1 else 1
@@ -144,16 +131,16 @@ def _router_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     if not others:
         none, wired = np.zeros_like(bundle), (a[-1] - 1) * bundle
         keep = (room >= 0).all(axis=0) & (lack == 0).all(axis=0) & (wired == (up or wired))
-        return LinkRanges(none, bundle, none, np.where(keep, 0, -1))
+        return Ways(none, bundle, none), np.where(keep, 0, -1)
     first = np.maximum(int(_floor_links(s, x.domain, x.rails * x.width, x.number)), -(-lack * a // others)).max(axis=0)
     if up:
         out = up - (a - 1) * bundle
         room, first = np.minimum(room, out), np.maximum(first, ((out - 1) * a // others + 1).min(axis=0))
-    return LinkRanges(np.zeros_like(bundle), bundle, first, (room * a // others).min(axis=0))
+    return Ways(np.zeros_like(bundle), bundle, first), (room * a // others).min(axis=0)
 
 
-def _spine_ranges(s: SiteMode, x: Groups) -> LinkRanges:
-    """Return every number of uplinks and bundle, with the links between groups that spines have ports for."""
+def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
+    """Return all uplinks and bundles with the fewest links between groups, and the most that spines have ports for."""
     _, count, bundle = divisors(s.ports)
     up, others = np.repeat(np.arange(s.ports), count), x.number - 1
     down, spines = bundle * x.rails * x.width, up // bundle
@@ -166,25 +153,7 @@ def _spine_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     if "spine_up_ports" in s.pins:
         out = s.pins["spine_up_ports"]
         first, last = np.maximum(first, (out - 1) * spines // others + 1), np.minimum(last, out * spines // others)
-    return LinkRanges(up, bundle, first, last)
-
-
-def _exits(s: SiteMode, x: Groups, w: Ways) -> tuple[Floats, Floats]:
-    """Return the links assured to the traffic that leaves a leaf, and to that which leaves a group."""
-    valiant, total = s.network.group_routing == "valiant", (x.number - 1) * w.links
-    if s.mode.has_spines:
-        spines = w.up // w.bundle
-        if valiant:
-            even = w.up / (1 + max(x.sizes) / min(x.sizes))
-            return even / unevenness(spines, total), total / 2
-        even = np.where(w.links < spines, w.links, spines * (w.links // spines))
-        return w.bundle * np.minimum(w.links, spines).astype(np.float64), even.astype(np.float64)
-    pod = total / 2 if valiant else w.links.astype(np.float64)
-    several = [a for a in x.sizes if a > 1]
-    if not several:
-        return pod, pod
-    share = router_share(min(several), max(several), links=total, valiant=valiant)
-    return w.bundle * share, pod
+    return Ways(up, bundle, first), last
 
 
 def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[DesignTable]:
@@ -198,42 +167,43 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
         for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
             send, allreduce, fits = _crossing(s, x, w, loads[k])
             good = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices))
-            up, bundle, links = (column[good] for column in w)
-            own |= {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": int(s.stripes[k])}
+            own |= {"leaf_up": w.up[good], "leaf_bundle": w.bundle[good], "group_links": w.links[good]}
+            own["stripes"] = int(s.stripes[k])
             if len(good):
                 yield s.table(send[good], allreduce[good], prices[:, good], **own)
 
 
 def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
     """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
-    r = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
+    fewest, last = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
     if links := s.pins.get("group_links"):
-        r = r._replace(first=np.maximum(r.first, links), last=np.minimum(r.last, links))
+        fewest, last = replace(fewest, links=np.maximum(fewest.links, links)), np.minimum(last, links)
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
-    r = LinkRanges(*(column[r.first <= r.last] for column in r))
-    count = 0 * r.last + 1 if s.loads.nothing else r.last - r.first + 1
+    count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
     wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
     for k in np.unique(chunk).tolist():
         s.tick()
-        part = LinkRanges(*(column[chunk == k] for column in r))
-        row, more = members(count[chunk == k])
-        w = Ways(part.up[row], part.bundle[row], part.first[row] + more)
+        row, more = members(np.where(chunk == k, count, 0))
+        w = fewest.part(row)
+        w = replace(w, links=w.links + more)
         counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
         prices = _bill(s, s.prices, x.domain, x.rails, x.width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if len(keep):
-            yield Ways(*(column[keep] for column in w)), prices[:, keep]
+            yield w.part(keep), prices[:, keep]
 
 
 def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
     """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
-    m, (leaf, pod), at_leaf, at_pod = s.mode, _exits(s, x, w), 0.0, 0.0
+    m, valiant, at_leaf, at_pod = s.mode, s.network.group_routing == "valiant", 0.0, 0.0
+    spines = w.up // w.bundle if m.has_spines else None
+    leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)
     if s.wan_ports:  # the links' worth that the exchange between sites loads, as the physics counts it
         one, per_group = s.exchange_ports, -(-s.wan_ports // x.number)
         at_router = 0 if m.has_spines else max(-(-per_group // a) for a in x.sizes)
         at_leaf = one * loads[0][SHARES] + one * m.rails * (at_router / s.wan_ports)
         sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
-        at_pod = sent + one * m.rails * share if s.network.group_routing == "valiant" else 2 * sent * share
+        at_pod = sent + one * m.rails * share if valiant else 2 * sent * share
     over = x.domain * m.rail_gpus / (leaf * m.link_nics)
     send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
     if x.number > 1:

@@ -52,7 +52,7 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
         rows = _rows(s, domain, ups, leaves.best_of(np.array([domain]))[2])
         if not len(rows.usd):
             continue
-        if s.loads.nothing and not s.power_counts:
+        if s.traffic.nothing and not s.power_counts:
             no_need = np.zeros(len(rows.usd))
             yield _cheapest(s, rows, rows.trees.spine_up, no_need, no_need == 0, int(leaves.stripes[0]))
             continue
@@ -126,7 +126,7 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
 
 def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
-    widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.loads.nothing)
+    widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.traffic.nothing)
     both = pod_sizes(s, s.mode.rails, "rails_per_pod"), widths
     rails, width = (x.ravel() for x in np.meshgrid(*both, indexing="ij"))
     many = len(ups)
@@ -222,10 +222,8 @@ def _with_cores(x: Trees, bundle: Ints, cores: Ints, up: Ints, boxes: Ints) -> T
 
 
 def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down.
-
-    A core takes the same number of positions of each spine, one that divides those that there are.
-    """
+    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down."""
+    # A core takes the same number of positions of each spine, one that divides those that there are.
     each = x.zone_rails // x.rails * (x.zone_width // x.width)
     fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
     found = [np.empty((4, 0), dtype=np.int64)]
@@ -247,7 +245,6 @@ def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
 
 @lru_cache(maxsize=1 << 14)
 def _divisors(count: int, most: int) -> Ints:
-    """List the divisors of a number up to a limit."""
     every = np.arange(1, min(count, most) + 1)
     return np.asarray(every[count % every == 0])
 

@@ -19,7 +19,7 @@ from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, res
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import AT, DesignTable, Floats, Ints, no_options, pareto_front, undominated
 from planner.models.fabric.site_mode import TOLERANCE
-from planner.models.fabric.traffic import EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
+from planner.models.fabric.traffic import EXCHANGES, FLOWS, SHARES, SiteTraffic
 from planner.physics.network.transport import exchange_bound
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -48,33 +48,21 @@ class WorstTraffic(SiteTraffic):
         """Key of the loads, without the racks."""
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
-    def loads(self, blocks: int, *, shares: bool = True) -> Loads:
-        """Return the loads that leave runs of racks, of `blocks` racks in all, at the worst placement."""
-        return WorstLoads(self, blocks, shares)
-
-
-class WorstLoads(Loads):
-    """The loads that leave runs of racks at the worst placement.
-
-    All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links that
-    keep the limit, so that no design slows them further.
-    """
-
-    traffic: WorstTraffic
-
-    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:  # the order of racks is of no account
-        t, found = self.traffic, np.zeros((len(stripes), len(sizes), 4))
-        inside = sizes < t.racks(self.blocks)  # a run that holds all racks has no load
-        groups = np.minimum(-(-sizes // t.group_racks) + 1, t.groups) * (t.group_racks > 1)
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
+        """Count the loads that leave runs of racks, of `blocks` racks in all, whatever their order."""
+        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
+        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
+        found, inside = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks)
+        groups = np.minimum(-(-sizes // self.group_racks) + 1, self.groups) * (self.group_racks > 1)
         found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / t.group_racks)
-        tokens = [exchange_bound(n, k, t.exchange_racks) for n, k in zip(groups.tolist(), sizes.tolist(), strict=True)]
-        found[..., EXCHANGES] = np.maximum(tokens, groups / t.max_allreduce) * inside
+        found[..., SHARES] = np.minimum(1.0, sizes / self.group_racks) * shares
+        tokens = exchange_bound(groups, sizes, self.exchange_racks)
+        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
 
-    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
+    def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
         """Return the loads that leave runs of `sizes` racks, which the first has too: by size and stripes."""
-        return np.repeat(self.at(1, sizes)[:, None], len(stripes), axis=1)
+        return self.leaving(blocks, stripes, sizes, shares=True).swapaxes(0, 1)
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:

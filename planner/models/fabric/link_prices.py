@@ -25,7 +25,6 @@ from planner.physics.network.links import (
     Metres,
     Places,
     adjacent_metres,
-    endpoint_metres,
     group_metres,
     group_wan_links,
     lane_gbps,
@@ -148,7 +147,8 @@ class LinkPrices:
             return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
         if self.bounds:
             return self.racks * ends * factor * self._priced(np.array([2 * places.floor.rise_m])) * [[1.0], [0.0]]
-        return times(ends * factor, self._by_length("endpoints", lambda d: [endpoint_metres(places, d)], domain))
+        each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
+        return times(ends * factor, each)
 
     def leaf_uplink(self, domain: Any, width: Any) -> Prices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
@@ -177,11 +177,6 @@ class LinkPrices:
         )
         usd = self.mode.switch.link_factor * ways[0] - places.racks // domain * self.bound.flat_link[0]
         return np.stack([usd, np.zeros_like(usd)])
-
-    def wan_gateway(self, ports: int) -> Prices:
-        """Price the WAN gateway switches of all networks, without their links."""
-        m = self.mode
-        return m.networks * -(-ports // max(1, m.switch.ports // 2)) * self.box(m.switch)
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed together."""

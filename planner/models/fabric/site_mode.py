@@ -100,13 +100,14 @@ class SiteMode:
         self.racks = self.prices.racks  # of the site that are cabled
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
-        self.spine_box, self.core_box = self.prices.box(spine), self.prices.box(core)
+        self.leaf_box, self.spine_box, self.core_box = map(self.prices.box, (m.switch, spine, core))
         # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
         # sites take of a leaf whose domain has a whole stage.
         self.wan_ports = wan_ports(self.traffic.wan_gbps, m.networks, m.switch.port_gbps)
         self.exchange_ports = self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
-        # Of a tree the gateway stands next to the top tier.
-        self.tree_wan = self.prices.wan_gateway(self.wan_ports) + self.prices.adjacent_links(self.wan_ports)
+        # Half of the ports of a gateway's switch are towards the wide area; of a tree it stands next to the top tier.
+        self.wan_boxes = m.networks * -(-self.wan_ports // max(1, m.switch.ports // 2)) * self.leaf_box
+        self.tree_wan = self.wan_boxes + self.prices.adjacent_links(self.wan_ports)
         # One zone of four tiers is of use only where a pin, or a WAN gateway, asks for its super-spines.
         zoned = {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports
         self.min_zones: int = self.pins.get("min_zones") or (1 if zoned else 2)
@@ -217,7 +218,7 @@ class SiteMode:
     def fixed(self, domain: Any) -> Prices:
         """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
         leaves = self.mode.networks * self.mode.rails * self.domains(domain)
-        return np.asarray(self.prices.endpoints(domain) + leaves * self.prices.box(self.mode.switch) + self.tree_wan)
+        return np.asarray(self.prices.endpoints(domain) + leaves * self.leaf_box + self.tree_wan)
 
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
         """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""

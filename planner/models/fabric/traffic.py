@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class SiteTraffic:
     spare_target: float = 0.0  # share of time in which a site is to have enough racks; 0: it has no spare ones
     rack_availability: float = 1.0  # share of time in which a rack is fit for work
     lanes: int = 0  # of every NIC; 0: any
+    nothing: bool = False  # whether nothing leaves any run of racks, so that a larger pod carries no less
 
     def work_racks(self, blocks: int) -> int:
         """Count the racks at work in `blocks` blocks."""
@@ -40,21 +41,35 @@ class SiteTraffic:
         """Count the racks that are cabled at a site with `blocks` blocks: those at work, and spares."""
         return self.work_racks(blocks) + self.spare_racks(blocks)
 
-    def loads(self, blocks: int, *, shares: bool = True) -> "Loads":
-        """Return the loads that leave runs of racks at a site with `blocks` blocks."""
-        return Loads(self, blocks, shares=shares)
-
     @property
     def order(self) -> tuple[Any, ...]:
         """Key of the loads, without the blocks."""
         return self.stages, self.unit_racks, self.wrap
 
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
+        """Count the loads that leave runs of racks: by stripes, size and kind; without `shares` these are zero."""
+        # Experts are within a unit, so that none of their exchanges leaves a run of units.
+        found = np.zeros((len(stripes), len(sizes), 4))
+        if not self.nothing:
+            at = self.stages, blocks, stripes, sizes // self.unit_racks
+            found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=self.wrap, shares=shares)
+            found[..., FLOWS] *= self.unit_racks
+        return found
+
+    def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
+        """Bound the loads that leave runs of `sizes` racks from below by the first run's: by size and stripes."""
+        found = np.zeros((len(sizes), len(stripes), 4))
+        inside = sizes < self.work_racks(blocks) * (not self.nothing)
+        if inside.any():
+            units = sizes[inside] // self.unit_racks
+            flows, allreduces = rack_order.first_run(self.stages, blocks, stripes, units, wrap=self.wrap)
+            found[inside, :, FLOWS], found[inside, :, ALLREDUCES] = flows.T * self.unit_racks, allreduces.T
+        return found
+
 
 @dataclass(slots=True)
 class Loads:
     """Loads that leave runs of a site's racks, each counted once: flows, allreduces, largest stage share, exchanges."""
-
-    nothing: ClassVar[bool] = False  # whether nothing leaves any run, so that a larger pod carries no less
 
     traffic: SiteTraffic
     blocks: int
@@ -72,20 +87,10 @@ class Loads:
         if (row[wanted] < 0).any():
             new = np.unique(wanted[row[wanted] < 0])
             row[new] = np.arange(len(loads), len(loads) + len(new))
-            loads = np.concatenate([loads, self._counted(np.array([n_stripes]), new)[0]])
+            counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new, shares=self.shares)
+            loads = np.concatenate([loads, counted[0]])
             self.rows[n_stripes] = row, loads
         found: Floats = loads[row[wanted]]
-        return found
-
-    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
-        """Bound the loads that leave runs of `sizes` racks from below by the first run's: by size and stripes."""
-        t = self.traffic
-        found = np.zeros((len(sizes), len(stripes), 4))
-        inside = sizes < t.work_racks(self.blocks)
-        if inside.any():
-            units = sizes[inside] // t.unit_racks
-            flows, allreduces = rack_order.first_run(t.stages, self.blocks, stripes, units, wrap=t.wrap)
-            found[inside, :, FLOWS], found[inside, :, ALLREDUCES] = flows.T * t.unit_racks, allreduces.T
         return found
 
     def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
@@ -104,7 +109,8 @@ class Loads:
             for k in range(0, len(stripes), AT_A_TIME):
                 tick()
                 columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
-                counted = self._counted(stripes[columns], np.minimum(new[rows], t.work_racks(self.blocks)))
+                racks = np.minimum(new[rows], t.work_racks(self.blocks))
+                counted = t.leaving(self.blocks, stripes[columns], racks, shares=self.shares)
                 loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
             loads[~fits] = np.inf
             for size, each in zip(new.tolist(), loads, strict=True):
@@ -115,14 +121,6 @@ class Loads:
         shape = len(sizes), len(stripes)
         loads, best = np.array([x for x, _ in found]).reshape(*shape, 4), np.array([x for _, x in found], dtype=bool)
         return LeafLoads(sizes, stripes, loads, best.reshape(shape))
-
-    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
-        # Experts are within a unit, so that none of their exchanges leaves a run of units.
-        t, found = self.traffic, np.zeros((len(stripes), len(sizes), 4))
-        at = t.stages, self.blocks, stripes, sizes // t.unit_racks
-        found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=t.wrap, shares=self.shares)
-        found[..., FLOWS] *= t.unit_racks
-        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,12 +121,11 @@ def single(s: SiteMode) -> DesignTable:
     alike = all(pins.get(name, value) == value for name, value in own.items()) and not above & set(pins)
     if not alike or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
         return no_options()
-    prices = s.prices.endpoints(racks) + m.networks * s.prices.box(m.switch) + s.tree_wan
+    prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 
 
 def _allowed(s: SiteMode, tiers: int) -> bool:
-    """Return whether the network and pins allow trees of two or of three tiers."""
     shut = {"core_up_ports"}
     if tiers == 2:
         shut |= {"spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"}
@@ -248,7 +247,7 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
         return
     send, allreduce, _ = s.leaf_crossing(domain[:, None], up[:, None], leaves.of(domain))
     cases = Cases(send, allreduce, np.where(s.within(send, allreduce), s.caps(send, allreduce), -math.inf))
-    every, rails = s.prices.places is not None or not s.loads.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
+    every, rails = s.prices.places is not None or not s.traffic.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
     sizes, first, ups = np.unique(domain, return_index=True, return_counts=True)
     widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=every) for n in s.domains(sizes).tolist()]
     of = np.repeat(np.arange(len(sizes)), [len(rails) * len(own) for own in widths])
@@ -327,13 +326,13 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
     for part in np.unique(chunk).tolist():
         s.tick()
         some = np.flatnonzero(chunk == part)
-        for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.loads.nothing and not s.power_counts):
+        for trees, at in _three_tiers(s, w.part(some), high[some], cheapest=s.traffic.nothing and not s.power_counts):
             prices, of = s.priced(trees), row[some][at]
             links = trees.spine_up * trees.spines
             i, n = np.nonzero((links[:, None] <= most[of]) & s.worthwhile(1.0, 1.0, *prices)[:, None])
             leaf, pod = leaves.of(trees.domain[i])[np.arange(len(i)), n], first[of[i], n]
             for exact in (False, True):
-                if exact and not s.loads.nothing:
+                if exact and not s.traffic.nothing:
                     sizes = (trees.domain * trees.width)[i]
                     pod = np.empty((len(i), 4))
                     for k in np.unique(n).tolist():
@@ -356,7 +355,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sizes, at = np.unique(x.domain * x.width, return_inverse=True)
-    first = s.loads.first_runs(leaves.stripes, sizes)[at]
+    first = s.traffic.first_runs(s.blocks, leaves.stripes, sizes)[at]
     sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)

@@ -29,7 +29,7 @@ others.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -88,11 +88,6 @@ class Dragonfly(Design):
         return self.networks * self.group_links * (self.pods * (self.pods - 1) // 2)
 
     @property
-    def switch_links(self) -> int:
-        """Cables between switches."""
-        return self.local_links + self.global_links
-
-    @property
     def switch_pairs(self) -> int:
         """Pairs of switches that a bundle joins; links between groups count one by one."""
         return self.local_links // self.leaf_bundle + self.global_links
@@ -102,19 +97,15 @@ class Dragonfly(Design):
         return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
 
     @property
-    def up_ports(self) -> int:
-        """Ports towards other switches of the router that has most of them."""
-        return max(self.router_ports(a) for a in self.group_sizes)
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports towards other switches of the router that has the fewest of them."""
-        return min((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
+    def up_port_range(self) -> tuple[int, int]:
+        """Ports towards other switches of the router that has the fewest of them, and of the one that has most."""
+        fewest = ((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
+        return min(fewest), max(self.router_ports(a) for a in self.group_sizes)
 
     @property
     def core_share(self) -> float:
         """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
-        leaf = self.least_up_ports * self.link_nics / self.leaf_down
+        leaf = self.up_port_range[0] * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
             return min(1.0, leaf)
@@ -122,30 +113,19 @@ class Dragonfly(Design):
         return min(1.0, leaf, across / (self.endpoint_links / 2))
 
     @property
-    def leaf_exit(self) -> float:
-        """Links assured to the traffic that leaves a router inside its group; those out of a group of one router."""
-        sizes = [a for a in self.group_sizes if a > 1]
-        if not sizes:
-            return self.pod_exit
-        share = router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant)
-        return self.leaf_bundle * float(share)
-
-    @property
-    def pod_exit(self) -> float:
-        """Links assured to what leaves a group."""
-        return self.pod_uplinks / 2 if self.valiant else self.group_links
-
-    @property
     def exits(self) -> dict[str, float]:
-        """Links assured to the traffic that leaves a router and a group, where there are several."""
-        return {"leaf": self.leaf_exit} | ({"pod": self.pod_exit} if self.spine_up else {})
+        """Links assured to the traffic that leaves a leaf and a group, where there are several."""
+        spines = self.spines_per_pod if self.tiers > 1 else None
+        own: dict[str, Any] = {"links": self.group_links, "groups": self.pods, "valiant": self.valiant}
+        leaf, pod = assured_links(self.group_sizes, self.leaf_bundle, spines, **own)
+        return {"leaf": np.asarray(leaf).item()} | ({"pod": np.asarray(pod).item()} if self.spine_up else {})
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
         rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
         if min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
-        bad = self._leaf_faults(self.up_ports)
+        bad = self._leaf_faults(self.up_port_range[1])
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
         misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
@@ -167,7 +147,8 @@ class Dragonfly(Design):
         return math.ceil(self.wan_ports / self.pods)
 
     @property
-    def _fullest(self) -> tuple[int, int]:
+    def top_ports(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of the router to which that leaves the fewest ports free."""
         ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
         return max(each, key=sum)
@@ -179,14 +160,14 @@ class Dragonfly(Design):
         # goes from the racks of the one to the ports of the other, and back.
         if not self.wan_ports:
             return {}
-        group = self.wan_links_per_group / self.wan_ports
+        group, exits = self.wan_links_per_group / self.wan_ports, self.exits
         # Of a dragonfly the router with the most of them, which share its links in the group; they go to spines else.
         router = 0 if self.tiers > 1 else math.ceil(self.wan_links_per_group / min(self.group_sizes)) / self.wan_ports
-        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, self.leaf_exit)}
+        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, exits["leaf"])}
         if self.pods > 1:
             sent = leaf_ports * shares[1] * self.rails_per_pod
             load = sent + leaf_ports * self.rails * group if self.valiant else 2 * sent * group
-            loads["pod"] = load, self.pod_exit
+            loads["pod"] = load, exits["pod"]
         return loads
 
     @property
@@ -240,28 +221,12 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    up_ports, least_up_ports = Design.up_ports, Design.least_up_ports  # those of a tree's pod
+    up_port_range = Design.up_port_range  # those of a tree's pod
 
     @property
     def local_links(self) -> int:
         """Cables inside groups."""
         return self.leaves * self.leaf_up
-
-    @property
-    def leaf_exit(self) -> float:
-        """Links assured to the traffic that leaves a leaf."""
-        if self.valiant:
-            even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
-            return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even
-        return self.leaf_bundle * min(self.group_links, self.spines_per_pod)
-
-    @property
-    def pod_exit(self) -> float:
-        """Links assured to what leaves a group."""
-        s = self.spines_per_pod
-        if self.valiant:
-            return self.pod_uplinks / 2
-        return self.group_links if self.group_links < s else s * (self.group_links // s)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -277,7 +242,8 @@ class DragonflyPlus(Dragonfly):
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
     @property
-    def _fullest(self) -> tuple[int, int]:  # all groups have as many spines
+    def top_ports(self) -> tuple[int, int]:
+        """Ports taken, and links from the WAN gateway, of a spine: all groups have as many."""
         return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
 
     @property
@@ -356,6 +322,25 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
     """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
     full, rest = divmod(items, size)
     return {part: times for part, times in ((size, full), (rest, 1)) if part and times}
+
+
+def assured_links(
+    sizes: Collection[int], bundle: Num, spines: Num | None, *, links: Num, groups: int, valiant: bool
+) -> tuple[Num, Num]:
+    """Return the links assured to what leaves a leaf, or router, and a group of such `sizes`; numbers or arrays.
+
+    A group has `spines` spines, None where it has routers alone, and `links` links to each other one.
+    """
+    total, several = (groups - 1) * links, [size for size in sizes if size > 1]
+    if spines is not None and valiant:
+        even = bundle * spines / (1 + max(sizes) / min(sizes))
+        return even / np.where(total, unevenness(spines, np.maximum(total, 1)), 1), total / 2
+    if spines is not None:
+        return bundle * np.minimum(links, spines), np.where(links < spines, links, spines * (links // spines))
+    pod = total / 2 if valiant else links
+    if not several:  # out of a router goes what leaves the group
+        return pod, pod
+    return bundle * router_share(min(several), max(several), links=total, valiant=valiant), pod
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:

@@ -266,7 +266,7 @@ def stages(design: Design) -> list[Stage]:
     def wan_gateway_uplinks(link: Ints) -> Ends:
         network, own = link // design.wan_ports, link % design.wan_ports
         switches = design.wan_gateways // design.networks
-        low_port = design.wan_gateway_side + own // switches
+        low_port = -(-design.wan_ports // switches) + own // switches  # after those to the wide area
         return network * switches + own % switches, low_port, *design.wan_ends(network, own)
 
     if design.wan_ports:
@@ -408,18 +408,28 @@ def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
 
 def min_fabric_usd(network: Network | None) -> float:
     """Bound the price of any fabric for one cabled GPU, in dollars: the shortest link, and a port of a full leaf."""
+    return min((usd for usd, _ in _min_ports(network)), default=0.0)
+
+
+def min_fabric_mw(network: Network | None) -> float:
+    """Bound the power of any fabric for one cabled GPU, in MW: its link, and a port of a full leaf."""
+    return min((watts / 1e6 for _, watts in _min_ports(network)), default=0.0)
+
+
+def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
+    """Yield of each model of switch the least price, power included, and watts of a GPU's link and port."""
     if network is None:
-        return 0.0
-    found = []
+        return
     for box in (box for box in network.switches if isinstance(box, Switch)):
-        if not by_reach(network) or network.floor is None:
-            link = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+        factor, gpus = min(endpoint_factor(box, split) for split in (1, box.breakout)), box.ports * box.breakout
+        if network.floor is None or not by_reach(network):
+            least_usd = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+            least_watts = network.cables.endpoint_transceivers * network.optics.power_watts * factor
         else:
             usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-            powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
-            link = min(endpoint_factor(box, split) for split in (1, box.breakout)) * powered
-        found.append(link + switch_usd(network, box) / (box.ports * box.breakout))
-    return min(found, default=0.0)
+            least_usd = factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
+            least_watts = 0.0  # it may be copper, which takes none
+        yield least_usd + switch_usd(network, box) / gpus, least_watts + box.power_watts / gpus
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
@@ -441,17 +451,3 @@ def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]
     joined = (max_joined_racks(instance.replaced(network__max_tiers=tiers), wired_gpus) for tiers in (1, 2))
     prices = (share * gbps * min(each, default=0.0) for share in shares)
     return [(racks, usd) for racks, usd in zip(joined, prices, strict=True) if usd and math.isfinite(racks)]
-
-
-def min_fabric_mw(network: Network | None) -> float:
-    """Bound the power of any fabric for one cabled GPU, in MW: its link, and a port of a full leaf."""
-    if network is None:
-        return 0.0
-    found = []
-    for box in (box for box in network.switches if isinstance(box, Switch)):
-        link = 0.0  # by length it may be copper, which takes none
-        if not by_reach(network):
-            factor = min(endpoint_factor(box, split) for split in (1, box.breakout))
-            link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
-        found.append((link + box.power_watts / (box.ports * box.breakout)) / 1e6)
-    return min(found, default=0.0)

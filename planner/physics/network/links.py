@@ -159,11 +159,6 @@ class MediaTable:
         return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])
 
 
-def endpoint_metres(places: Places, domain: int) -> Metres:
-    """Return the length of a cable from each rack to its leaves, in the middle of the domain."""
-    return places.to_middle(1, domain, spread=False)
-
-
 def adjacent_metres(places: Places) -> Metres:
     """Return the length of a cable between two switches of one middle."""
     middle = np.zeros((1, 2))

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres, endpoint_metres
+from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
@@ -252,14 +252,9 @@ class Design:
         return math.ceil(self.leaf_down / self.split)
 
     @property
-    def up_ports(self) -> int:
-        """Ports of a leaf towards other switches."""
-        return self.leaf_up
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports towards other switches of the leaf that has the fewest of them."""
-        return self.leaf_up
+    def up_port_range(self) -> tuple[int, int]:
+        """Ports towards other switches of the leaf that has the fewest of them, and of the one that has most."""
+        return self.leaf_up, self.leaf_up
 
     @property
     def pod_uplinks(self) -> int:
@@ -278,31 +273,20 @@ class Design:
         return dict(zip(BLOCKS[: self.tiers - 1], links, strict=False))
 
     @property
-    def allreduce_uplinks(self) -> dict[str, float]:
-        """Links out of a leaf, pod and zone per flow of every GPU that a rack has there, which all-reduces share."""
-        rails = {"leaf": 1, "pod": self.rails_per_pod, "zone": self.rails_per_zone}
-        return {block: links * self.link_nics / (rails[block] * self.rail_gpus) for block, links in self.exits.items()}
+    def oversubscription(self) -> tuple[float, float, float]:
+        """Rate down over up of leaf, spine and core by the links that a full leaf, pod and zone are assured of, or 1.
 
-    @property
-    def leaf_oversubscription(self) -> float:
-        """Rate of a leaf's endpoints over that of the links that they are assured of; 1 in a single switch."""
-        return 1.0 if self.single else self.leaf_down / (self.exits["leaf"] * self.link_nics)
-
-    @property
-    def spine_oversubscription(self) -> float:
-        """The same of a full pod or group, divided by this ratio of a leaf; 1 where nothing joins pods."""
-        leaves, exits = self.rails_per_pod * self.domains_per_pod, self.exits
-        return leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
-
-    @property
-    def core_oversubscription(self) -> float:
-        """Down over up at the core of a full zone; 1 without super-spines."""
-        return 1.0 if self.tiers < 4 else self.core_down / self.core_up
+        That of a leaf times that of a spine is the rate of a full pod's or group's endpoints over that of its links.
+        """
+        exits, leaves = self.exits, self.rails_per_pod * self.domains_per_pod
+        leaf = 1.0 if self.single else self.leaf_down / (exits["leaf"] * self.link_nics)
+        spine = leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
+        return leaf, spine, 1.0 if self.tiers < 4 else self.core_down / self.core_up
 
     @property
     def exit_shares(self) -> list[tuple[int, float]]:
         """Endpoints of a full leaf, pod and zone that are not alone, each with the share of their rate that leaves."""
-        shares = [] if self.single else [(self.leaf_down, self.least_up_ports * self.link_nics / self.leaf_down)]
+        shares = [] if self.single else [(self.leaf_down, self.up_port_range[0] * self.link_nics / self.leaf_down)]
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
             (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
@@ -347,33 +331,18 @@ class Design:
         return self.networks * self.wan_ports
 
     @property
-    def wan_gateway_side(self) -> int:
-        """Ports to the wide area, and as many to the top tier, of the WAN gateway switch with the most."""
-        return math.ceil(self.wan_gateway_links / self.wan_gateways) if self.wan_gateways else 0
-
-    @property
     def top(self) -> tuple[str, int]:
         """Tier that the WAN gateway is joined to, and its switches in one network."""
         tier, switches = list(self.tier_switches.items())[self.tiers - 1]
         return tier, switches // self.networks
 
     @property
-    def _fullest(self) -> tuple[int, int]:
+    def top_ports(self) -> tuple[int, int]:
         """Ports taken, and links from the WAN gateway, of the top switch to which that leaves the fewest ports free."""
         taken = math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
         if not self.single:
             taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
         return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
-
-    @property
-    def top_taken(self) -> int:
-        """Ports of a switch of the top tier that the WAN gateway must leave alone, where it leaves the fewest free."""
-        return self._fullest[0]
-
-    @property
-    def top_wan_links(self) -> int:
-        """Links from the WAN gateway to the switch of the top tier where it leaves the fewest ports free."""
-        return self._fullest[1]
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of each level with uplinks the links' worth that the exchange between sites loads, and its uplinks.
@@ -430,11 +399,12 @@ class Design:
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the switch and port at which links of a network's WAN gateway end: those of the top tier in turn."""
         tops = self.top[1]
-        return network * tops + number % tops, self.top_taken + number // tops
+        return network * tops + number % tops, self.top_ports[0] + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between tiers, those of GPUs first; each switch is amid the racks that it serves."""
-        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
+        leaf_metres = places.to_middle(1, self.racks_around("leaf"), spread=False)
+        yield leaf_metres, self.endpoint_links // self.racks
         for stage in self.stages():
             if stage.low != stage.high:
                 metres = places.to_middle(self.racks_around(stage.low), self.racks_around(stage.high))
@@ -447,7 +417,7 @@ class Design:
     def _wan_gateway_faults(self) -> list[str]:
         if self.wan_ports and self.ports < 2:
             return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
-        taken, links, ports = self.top_taken, self.top_wan_links, self.tier_ports[self.top[0]]
+        (taken, links), ports = self.top_ports, self.tier_ports[self.top[0]]
         text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {ports} ports"
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 

@@ -99,10 +99,10 @@ def exchange_leaving(stages: Stages, block: int, group: int) -> float:
     return float(np.bincount(pairs % span, weights=out).max()) / block
 
 
-def exchange_bound(fragments: int, racks: int, group: int) -> float:
+def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
     """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage."""
     # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
-    return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
+    return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
 def groups_split(stages: Stages, block: int) -> int:
@@ -249,14 +249,18 @@ def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, 
 
 def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    over = accumulate((design.leaf_oversubscription, design.spine_oversubscription, design.core_oversubscription), mul)
+    over = accumulate(design.oversubscription, mul)
     return _over_free([share * down for share, down in zip(shares, over, strict=False)], free)
 
 
 def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of rings on the free uplinks of leaf, pod and zone, by the groups that leave each."""
-    uplinks = design.allreduce_uplinks
-    loads = [count / uplinks[block] if block in uplinks else 0.0 for block, count in zip(BLOCKS, groups, strict=False)]
+    # Of every group each GPU of a rack that meets at a leaf, pod or zone has a flow, and a link carries several NICs.
+    exits, rails = design.exits, (1, design.rails_per_pod, design.rails_per_zone)
+    loads = [
+        count / (exits[block] * design.link_nics / (own * design.rail_gpus)) if block in exits else 0.0
+        for block, own, count in zip(BLOCKS, rails, groups, strict=False)
+    ]
     return _over_free(loads, free)
 
 

@@ -45,7 +45,7 @@ def ports_in_use(d: Design) -> list[int]:
     needed = [math.ceil((leaf + d.leaf_spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up]
     needed = [*needed, d.core_down + d.core_up, d.super_spine_down][: d.tiers]
     if d.wan_ports:
-        needed[-1] = d.top_taken + d.top_wan_links
+        needed[-1] = sum(d.top_ports)
         needed[0] = max(needed[0], 2)
     return needed
 

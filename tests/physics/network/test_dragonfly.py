@@ -51,8 +51,8 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     switches = spines or max(d.group_sizes)
     if d.valiant and several:
         d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
-    leaf = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
-    return dataclasses.replace(d, ports=max(leaf, d.top_taken + d.top_wan_links, 1 + (d.wan_ports > 0)))
+    leaf = math.ceil((d.leaf_down + spare) / d.split) + d.up_port_range[1]
+    return dataclasses.replace(d, ports=max(leaf, sum(d.top_ports), 1 + (d.wan_ports > 0)))
 
 
 # Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p

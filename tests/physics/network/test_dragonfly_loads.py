@@ -139,8 +139,8 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
         return
     w = Wires(d)
     local, between = loads(d, w, partners(d, w, np.random.default_rng(seed), shifted=shifted))
-    assert local <= d.leaf_down / d.leaf_exit + 1e-9
-    assert between <= (d.leaf_down * max(d.group_sizes) / d.pod_exit if d.pods > 1 else 0.0) + 1e-9
+    assert local <= d.leaf_down / d.exits["leaf"] + 1e-9
+    assert between <= (d.leaf_down * max(d.group_sizes) / d.exits["pod"] if d.pods > 1 else 0.0) + 1e-9
 
 
 @pytest.mark.parametrize("kind", [Dragonfly, DragonflyPlus])
@@ -157,5 +157,5 @@ def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size
     found = [
         loads(d, w, list(zip(ends, ends[k:] + ends[:k], strict=True))) for k in range(2 * size, len(ends), 2 * size)
     ]
-    assert 0.5 <= max(local for local, _ in found) * d.leaf_exit / d.leaf_down <= 1 + 1e-9
-    assert max(between for _, between in found) * d.pod_exit / (d.leaf_down * size) == pytest.approx(1)
+    assert 0.5 <= max(local for local, _ in found) * d.exits["leaf"] / d.leaf_down <= 1 + 1e-9
+    assert max(between for _, between in found) * d.exits["pod"] / (d.leaf_down * size) == pytest.approx(1)

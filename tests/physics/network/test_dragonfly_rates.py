@@ -7,6 +7,7 @@ from each_case import each
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.topology import unwirable
+from planner.physics.network.transport import ring_loads
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
 SIDE = {
@@ -31,18 +32,18 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
     d = Dragonfly.of(**SIDE, **choices)
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
-    assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
-    assert d.leaf_oversubscription == pytest.approx(6 / (leaf_exit * 2))
-    assert d.leaf_oversubscription * d.spine_oversubscription == pytest.approx(6 * 6 / (pod_exit * 2))
-    assert d.allreduce_uplinks["leaf"] == pytest.approx(leaf_exit * 2 / 3)
-    assert d.allreduce_uplinks["pod"] == pytest.approx(pod_exit * 2 / (2 * 3))
+    assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
+    assert d.oversubscription[0] == pytest.approx(6 / (leaf_exit * 2))
+    assert d.oversubscription[0] * d.oversubscription[1] == pytest.approx(6 * 6 / (pod_exit * 2))
+    rings = {"leaf": 3 / (leaf_exit * 2), "pod": 2 * 3 / (pod_exit * 2)}
+    assert ring_loads(d, (1, 1)) == pytest.approx(rings)
     assert d.joined and not d.single
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
-    assert (d.pods, d.group_sizes, d.leaf_exit, d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
+    assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription[1]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
 
 
@@ -54,7 +55,7 @@ def test_ports_of_unlike_groups() -> None:
     d = Dragonfly.of(**side)
     assert (d.pods, d.group_sizes) == (4, {3: 2, 2: 2})
     assert (d.router_ports(3), d.router_ports(2)) == (13, 12)
-    assert (d.up_ports, d.least_up_ports, d.local_ports, d.global_ports) == (13, 11, 8, 5)
+    assert (d.up_port_range, d.local_ports, d.global_ports) == ((11, 13), 8, 5)
     assert (d.local_links, d.global_links, d.switch_pairs) == (2 * 4 * (3 + 1), 6 * 5, 2 * (3 + 1) + 30)
     assert (part_sizes(5, 3), part_sizes(6, 3), part_sizes(2, 3)) == ({3: 1, 2: 1}, {3: 2}, {2: 1})
 
@@ -82,8 +83,8 @@ def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit
     """A leaf has its bundles to the spines that links between groups use, a group whole shares of all its spines."""
     d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
     assert (d.spines_per_pod, d.spines) == (up // 4, up // 4 * 4)
-    assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
-    assert (d.up_ports, d.least_up_ports) == (up, up)
+    assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
+    assert d.up_port_range == (up, up)
     assert (d.local_links, d.global_ports) == (24 * up, -(-3 * links // (up // 4)))
     assert d.switch_pairs == 24 * up // 4 + 6 * links
 

@@ -40,9 +40,9 @@ def test_every_port_is_used_once_and_every_loss_is_told(seed: int) -> None:
     shapes |= {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (d.wan_gateways, d.ports)}
     ticked = Count(lay(d), shapes)
     assert not ticked.twice and not ticked.absent
-    for tier, ports in (("core", d.core_down + d.core_up), (d.top[0], d.top_taken + d.top_wan_links)):
+    for tier, ports in (("core", d.core_down + d.core_up), (d.top[0], sum(d.top_ports))):
         used = ticked.used[tier].sum(axis=1)
-        assert (used > 0).all() and used.max() <= ports + d.top_wan_links * (tier == d.top[0])
+        assert (used > 0).all() and used.max() <= ports + d.top_ports[1] * (tier == d.top[0])
     assert ticked.cables["spine", "core"] == d.spines * d.spine_up
     assert nx.is_connected(graph_of(d))
     assert survives(d, "one_spine") == (cut_by(d)[1] >= 2)

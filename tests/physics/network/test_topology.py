@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.physics.network.topology import TIERS, Design, unwirable
+from planner.physics.network.transport import ring_loads
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
@@ -136,8 +137,8 @@ def test_rack_leaves_take_whole_racks() -> None:
     }  # fmt: skip
     d = Design(**one, leaf_down=128)
     assert not unwirable(d, cross_rail=True)
-    ratios = d.leaf_oversubscription, d.allreduce_uplinks["leaf"]
-    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, *ratios) == (16, 4, 4, 512, 2.0, 8.0)
+    loads = d.oversubscription[0], ring_loads(d, (1,))["leaf"]
+    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, *loads) == (16, 4, 4, 512, 2.0, 1 / 8)
     assert (
         unwirable(Design(**one, leaf_down=130), cross_rail=True)[0]
         == "leaf domain: 130 ports are not whole racks of 8 GPUs"
