@@ -39,7 +39,7 @@ def ended_by_choice(
     world = solving.world(instance)
     while True:
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
-        kept = None if search is None or proven else search.left()
+        kept = None if search is None or proven else search.copy()
         chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
@@ -48,8 +48,7 @@ def ended_by_choice(
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, gap) or 0.0
         report(progress, "", solution.days, solution.lower_bound)
-        if search is not None:
-            search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
+        search = kept
 
 
 def _choice(
@@ -63,7 +62,7 @@ def _choice(
         if not goal.tolerance:
             return best, {}, ()
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
-        left = None if search is None else search.left()
+        left = None if search is None else search.copy()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)

@@ -17,7 +17,7 @@ from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.capital import LeastRank, Rank, Simplest
 from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.loop import Loop, NodesLeft
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import JointPlan, JointSolution, World
@@ -76,7 +76,7 @@ def ends_within(
     share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
     next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
     """
-    left = None if search is None or simpler <= share else search.left()
+    left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
     cheapest = CapitalSearch.begun(
         world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
@@ -99,7 +99,7 @@ def ends_within(
 
 
 def simplest_within(
-    world: World, plan: JointPlan, seconds: float, left: NodesLeft | None = None, *, by_designs: bool = False
+    world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
 ) -> End:
     """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
 
@@ -119,8 +119,7 @@ def simplest_within(
         most_nodes=SIMPLER_NODES,
         pipeline_ranks=pipeline_ranks,
     )
-    loop = Loop(goal=goal)
-    stopped = loop.run() if left is None else loop.go_on(goal, left)
+    stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
     proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
     return End(plan=goal.incumbent or plan, proven=proven)
 
@@ -185,11 +184,11 @@ class _Ties:
             first=first,
         )
         loop = self.search.loop
-        left = loop.left() if local > 0 else None
+        left = loop.copy() if local > 0 else None
         stopped = loop.go_on(goal)
         if left is not None and goal.incumbent is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
-            self.search.loop = Loop(goal=goal, heap=left.nodes, opened=left.shapes)
+            self.search.loop = left
         given_up = math.isfinite(world.unproven.usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 

@@ -20,8 +20,8 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
-from planner.models.joint.search.ranges import Ranges, by_blocks
+from planner.models.joint.search.goal import Goal, Key, OpenNodes, Ranges
+from planner.models.joint.search.ranges import by_blocks
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -51,7 +51,6 @@ class ShapeByCapital:
 class LeastCapital(Goal):
     """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's."""
 
-    world: World
     floor: MinPrices
     limit: float  # the most seconds a sequence
     budget: float  # the most capital
@@ -59,9 +58,6 @@ class LeastCapital(Goal):
     bounded: Callable[[float], None] = lambda _: None  # called now and then with the bound
     ties: bool = True  # the fastest of the cheapest is sought; else a plan not cheaper by more than `gap` is of no use
     gap: float = 0.0
-    # Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
-    within: float = 0.0
-    incumbent: JointPlan | None = None
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     ended_early: bool = False  # at that gap, or at the known floor
@@ -70,12 +66,6 @@ class LeastCapital(Goal):
     bound: float = 0.0  # on the capital of every plan
     known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
     first: Column | None = None  # of a plan at hand, priced before any other
-    spoke: float = field(default_factory=time.perf_counter)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a goal of plans that tie goes on."""
-        return self.within > 0
 
     @property
     def capital(self) -> float:
@@ -89,7 +79,7 @@ class LeastCapital(Goal):
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
-        return np.where((c <= self.capital) & (t < self.cutoffs(c)), c + self._late(t, c) * LATE, np.inf)
+        return np.where((c <= self.capital) & (t < self.cutoff(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the capital to the cent, ties by time; None where no plan as dear and as slow can be the best."""
@@ -105,19 +95,15 @@ class LeastCapital(Goal):
             return np.zeros(np.shape(c), dtype=bool)
         return (np.asarray(c) >= best.capital_usd - CENTS) & (np.asarray(t) >= best.seconds * (1 - EPS))
 
-    def cutoff(self, c: float) -> float:
+    def cutoff(self, c: Any) -> Any:
         """Return the limit; the time of the cheapest plan for plans as dear."""
-        if self.incumbent is None or self.within > 0 or c < self.incumbent.capital_usd - CENTS:
-            return self.limit * (1 + EPS)
-        return self.incumbent.seconds * (1 - EPS)
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the limit; the time of the cheapest plan for plans as dear."""
-        c = np.asarray(c)
-        if self.incumbent is None or self.within > 0:
-            return np.full(c.shape, self.limit * (1 + EPS))
-        cheaper = c < self.incumbent.capital_usd - CENTS
-        return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
+        late, best = self.limit * (1 + EPS), self.incumbent
+        if best is None or self.goes_on:
+            return late
+        cheaper, soon = c < best.capital_usd - CENTS, best.seconds * (1 - EPS)
+        if isinstance(c, np.ndarray):
+            return np.where(cheaper, late, soon)
+        return late if cheaper else soon
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
@@ -191,10 +177,9 @@ class LeastCapital(Goal):
                 if step > self.capital:
                     break
 
-    def tick(self) -> None:
-        """Stop at the limit; report the bound every two seconds."""
-        self.world.deadline.check()
-        if self.bound > 0 and time.perf_counter() - self.spoke >= LINE_SECONDS:
+    def speak(self) -> None:
+        """Report the bound."""
+        if self.bound > 0:
             self.spoke = time.perf_counter()
             self.bounded(self.bound)
 
@@ -220,7 +205,7 @@ class LeastCapital(Goal):
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return, by range, the most blocks within the next slice of capital, and the cutoffs in seconds."""
         most = self.floor.max_blocks(self._top(key), x.of.racks[x.at], x.of.rails[x.at])
-        return np.minimum(x.high, np.maximum(most, x.low + 1)), self.cutoffs(x.usd)
+        return np.minimum(x.high, np.maximum(most, x.low + 1)), np.full(len(x.at), self.cutoff(x.usd))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges of the next slice of capital."""
@@ -357,14 +342,6 @@ class LeastRank(LeastCapital):
     def capital(self) -> float:
         """Most capital that a plan may have to tie."""
         return self.budget + CENTS
-
-    def cutoff(self, c: float) -> float:
-        """Return the limit."""
-        return self.limit * (1 + EPS)
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the limit."""
-        return np.full(np.shape(c), self.limit * (1 + EPS))
 
     def begin(self, loop: OpenNodes) -> None:
         """Look at the column of a plan at hand first."""

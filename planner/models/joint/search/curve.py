@@ -19,9 +19,9 @@ from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics
-from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
+from planner.models.joint.search.goal import Goal, Key, Ranges, Stopped, all_ranges
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges, by_blocks
+from planner.models.joint.search.ranges import NEVER, by_blocks
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -106,16 +106,13 @@ class Front:
             )
         return np.where(inside, found - 1, -1.0)
 
-    def cutoff(self, usd: float, gap: float) -> float:
-        """Return the seconds under which a plan of at least some capital must be to have a larger gap."""
+    def cutoff(self, usd: Any, gap: float) -> Any:
+        """Return the seconds under which a plan of at least some capital, or of each, must be to have a larger gap."""
+        if isinstance(usd, np.ndarray):
+            late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
+            return late[np.searchsorted(np.array(self.usd), usd * (1 + gap), side="right")]
         at = bisect.bisect_right(self.usd, usd * (1 + gap)) - 1
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
-
-    def cutoffs(self, usd: Any, gap: float) -> Floats:
-        """Return, for each capital, the seconds under which a plan of at least it must be to have a larger gap."""
-        at = np.searchsorted(np.array(self.usd), np.asarray(usd) * (1 + gap), side="right")
-        late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
-        return np.asarray(late[at], dtype=np.float64)
 
     def boxes(self, t: float, c: float, gap: float) -> Iterator[tuple[float, float]]:
         """Yield the (seconds, capital) of boxes above floors in which a plan would have a larger gap, dearest first."""
@@ -139,7 +136,6 @@ class ShapeInBoxes:
 class WholeCurve(Goal):
     """The incumbents that none beats; nodes are opened by their gaps, largest first, while these exceed epsilon."""
 
-    world: World
     epsilon: float
     progress: Callable[["WholeCurve"], None] = lambda _: None  # called where the proven gap has fallen
     front: Front = field(default_factory=Front)
@@ -153,7 +149,7 @@ class WholeCurve(Goal):
         return bool(self.front.plans)
 
     @property
-    def within(self) -> float:
+    def covered(self) -> float:
         """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
         return self.epsilon * (1 - 1e-9)
 
@@ -198,13 +194,9 @@ class WholeCurve(Goal):
         gap = self.front.gap(t, c)
         return (-gap, 0.0) if gap > self.epsilon else None
 
-    def cutoff(self, c: float) -> float:
+    def cutoff(self, c: Any) -> Any:
         """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
-        return self.front.cutoff(c, self.within)
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
-        return self.front.cutoffs(c, self.within)
+        return self.front.cutoff(c, self.covered)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Lower the proven gap to the largest one left among open nodes."""
@@ -244,7 +236,7 @@ class WholeCurve(Goal):
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return, by range, the most blocks, and the seconds below which columns are open at a share of the gap."""
-        return x.high, self.front.cutoffs(x.usd, max(self.within, -HOT * key))
+        return x.high, self.front.cutoff(x.usd, max(self.covered, -HOT * key))
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
         """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
@@ -281,7 +273,7 @@ class WholeCurve(Goal):
         """Return that some capital may pay the sites."""
         return True
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 
@@ -334,12 +326,12 @@ class WholeCurve(Goal):
             without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
             fabrics = 0.0 if self.world.templates is None else sum(self.fabrics.usd(q, g) for g in q.shape.blocks)
             return t, max(c, without_fabric + fabrics)
-        near = c * (1 + max(self.within / 2, NEAR))
+        near = c * (1 + max(self.covered / 2, NEAR))
         late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
         if t < late:
             self._fastest(shape, late, near)
         while True:
-            left = (b for b in self.front.boxes(t, c, self.within) if not self._refused(shape, *b))
+            left = (b for b in self.front.boxes(t, c, self.covered) if not self._refused(shape, *b))
             box = next(left, None)
             if box is None:
                 return None

@@ -12,8 +12,7 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
-from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.search.goal import Goal, Key, OpenNodes, Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Target, World, open_sites, shapes, spared
@@ -45,15 +44,11 @@ class ShapeInTime:
 class FewestDays(Goal):
     """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
 
-    world: World
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
-    # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
-    within: float = 0.0
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
-    incumbent: JointPlan | None = None
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     priced_first: bool = False  # whether that column was priced
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
@@ -66,7 +61,6 @@ class FewestDays(Goal):
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     loop: OpenNodes | None = None
     nodes: int = 0  # that were opened
-    spoke: float = field(default_factory=time.perf_counter)
 
     @property
     def target(self) -> Target:
@@ -82,19 +76,9 @@ class FewestDays(Goal):
         return self.target.cutoff
 
     @property
-    def kept_seconds(self) -> float:
-        """Seconds a sequence above which no plan is of use to this goal or to another that goes on."""
-        return self.most_seconds * (1 + self.within)
-
-    @property
     def counts_capital(self) -> bool:
         """Whether floors of capital put nodes in order: they do not."""
         return False
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a goal of plans almost as fast goes on."""
-        return self.within > 0
 
     @property
     def bound(self) -> float:
@@ -134,15 +118,15 @@ class FewestDays(Goal):
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the seconds; infinite above those of plans of use."""
-        return np.where(t <= self.kept_seconds, t, np.inf)
+        return np.where(t <= self.cutoff(0.0), t, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the seconds; None where no plan can be of use."""
-        return (t, 0.0) if t <= self.kept_seconds and math.isfinite(t) else None
+        return (t, 0.0) if t <= self.cutoff(0.0) and math.isfinite(t) else None
 
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds of plans of use."""
-        return np.full(np.shape(c), self.kept_seconds)
+    def cutoff(self, c: Any) -> float:
+        """Return the seconds above which no plan is of use to this goal or to another that goes on."""
+        return self.most_seconds * (1 + self.within)
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
@@ -160,12 +144,6 @@ class FewestDays(Goal):
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             dive.improve(self, best, lambda: self.distance <= self.gap)
-
-    def tick(self) -> None:
-        """Stop at the limit; say where the search is every two seconds."""
-        self.world.deadline.check()
-        if time.perf_counter() - self.spoke >= LINE_SECONDS:
-            self.speak("")
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End where no node is of use, within the gap, or beyond the deadline; seek faster plans once it takes long."""
@@ -213,7 +191,7 @@ class FewestDays(Goal):
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))
@@ -290,7 +268,7 @@ class FewestDays(Goal):
             self.world.count("incumbents")
             self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
 
-    def speak(self, more: str, choices: str = "", found: JointPlan | None = None) -> None:
+    def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
         """Report value, bound and gap; of a plan that was found what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
@@ -347,10 +325,6 @@ class FastestOfEachKind(FewestDays):
         """Return the seconds; None above the limit, and where the kind has a plan as fast."""
         return super().key(t, c) if math.isfinite(c) else None
 
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds of the rival."""
-        return np.full(np.shape(c), self.most_seconds)
-
     def begin(self, loop: OpenNodes) -> None:
         """Seek no first plans: the fastest of all is known."""
         self.loop = loop
@@ -363,7 +337,7 @@ class FastestOfEachKind(FewestDays):
         """Remember the least time of a column on a free network."""
         self.guess = min(self.guess, seconds)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Remember the time of the column."""
         self.at = t
 

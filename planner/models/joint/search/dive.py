@@ -22,8 +22,8 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, OpenNodes
-from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
+from planner.models.joint.search.goal import Goal, OpenNodes, Ranges
+from planner.models.joint.search.ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Shape, World, open_sites, shapes, spared

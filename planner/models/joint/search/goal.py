@@ -1,14 +1,17 @@
 """The goal of a search: the order in which nodes are opened, those that stay closed, and the pricing of shapes."""
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from planner.models.joint.columns import StrategyTable, most_blocks
+from planner.models.joint.bounds import StrategyRows
+from planner.models.joint.columns import Pipes, StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.ranges import Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
@@ -19,18 +22,78 @@ Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
 
 
-class OpenNodes(Protocol):
-    """The open nodes of a search, as far as its goal looks at them."""
+@dataclass(slots=True)  # not frozen, which takes three times as long to make
+class Ranges:
+    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
+
+    of: StrategyTable
+    zero: int | None
+    times: int  # how often columns of the batch were opened
+    at: Ints  # their places in the table of the strategy; here and below by range
+    low: Ints
+    high: Ints
+    seconds: Floats  # floors of seconds a sequence
+    usd: Floats  # floors of capital
+    each: Floats  # least seconds of a micro-batch, with the replicas of `high` blocks
+    once: Floats  # the same once a step
+    layer: Floats  # under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed
+    in_memory: Flags  # whether `each` counts what memory asks of the slowest stage
+    done: Floats  # seconds under which their columns were opened before
+
+    def part(self, which: Any) -> "Ranges":
+        """Return some of the ranges."""
+        return Ranges(  # spelled out, since a search takes parts more often than anything else
+            self.of,
+            self.zero,
+            self.times,
+            self.at[which],
+            self.low[which],
+            self.high[which],
+            self.seconds[which],
+            self.usd[which],
+            self.each[which],
+            self.once[which],
+            self.layer[which],
+            self.in_memory[which],
+            self.done[which],
+        )
+
+    def where(self, which: Flags) -> "Ranges":
+        """Return the ranges of which something holds: the same object where it holds of all."""
+        return self if which.all() else self.part(np.flatnonzero(which))
 
     @property
-    def heap(self) -> list[Node]:
-        """The nodes, that of the least key first."""
+    def rows(self) -> StrategyRows:
+        """The pipelines with as many replicas as `high` blocks hold."""
+        rows = self.of.rows.part(self.at)
+        return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
+
+    @property
+    def pipes(self) -> Pipes:
+        """The same with their least seconds."""
+        return Pipes(self.seconds, self.rows, self.each, self.once)
+
+
+def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
+    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
+    none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
+    return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
+
+
+@dataclass(kw_only=True)
+class OpenNodes:
+    """The open nodes of a search by their keys, that of the least key first."""
+
+    heap: list[Node] = field(default_factory=list)
+    current: float = -math.inf  # key of the node that is being opened; none is known before the first
 
     @property
     def least_key(self) -> float:
         """The least key of all nodes that are open."""
+        return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
 
 
+@dataclass(kw_only=True)
 class Goal(ABC):
     """A goal of the search. A node is a set of plans, none faster than t seconds a sequence or cheaper than c dollars.
 
@@ -39,11 +102,14 @@ class Goal(ABC):
 
     world: World
     incumbent: JointPlan | None = None
+    # Share by which plans worse than the best are of use to a goal that goes on: nodes that may hold such stay open.
+    within: float = 0.0
+    spoke: float = field(default_factory=time.perf_counter)  # when it said last where the search is
 
     @property
     def goes_on(self) -> bool:
         """Whether another goal continues the search, so that nodes and answers that it may need are kept."""
-        return False
+        return self.within > 0
 
     @property
     def counts_capital(self) -> bool:
@@ -78,12 +144,8 @@ class Goal(ABC):
         return self.key(t, c) is not None
 
     @abstractmethod
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which plans of at least such capital are of no use."""
-
-    def cutoff(self, c: float) -> float:
-        """Return the seconds from which plans of at least a capital are of no use."""
-        return float(self.cutoffs(np.array([c]))[0])
+    def cutoff(self, c: Any) -> Any:
+        """Return the seconds from which plans of at least a capital are of no use, or of each capital."""
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans, once a sample of strategies is open."""
@@ -92,8 +154,13 @@ class Goal(ABC):
         """Seek better plans, once all strategies are open."""
 
     def tick(self) -> None:
-        """Stop at the limit; say now and then where the search is."""
+        """Stop at the limit; say every two seconds where the search is."""
         self.world.deadline.check()
+        if time.perf_counter() - self.spoke >= LINE_SECONDS:
+            self.speak()
+
+    def speak(self) -> None:
+        """Say where the search is."""
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Take note of the node that is opened next; return whether the search ends before it."""
@@ -140,7 +207,7 @@ class Goal(ABC):
     def timed(self, column: Column, seconds: float) -> None:
         """Take note of the time of a column on a free network."""
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Take note of a column that is opened at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:

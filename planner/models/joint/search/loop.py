@@ -37,11 +37,10 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, Node, Stopped
+from planner.models.joint.search.goal import Goal, Node, OpenNodes, Ranges, Stopped
 from planner.models.joint.search.ranges import (
     NEVER,
     Columns,
-    Ranges,
     bounded,
     in_memory,
     listed,
@@ -72,11 +71,6 @@ class ShapesLeft:
     bounded: int = 0  # floors of their time and capital that are known, the second with fabrics that may be built
     rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
-    @property
-    def few(self) -> bool:
-        """Whether the shapes are few, one of each largest part, so that they are opened without a bound of all."""
-        return self.sites <= 2
-
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
@@ -96,22 +90,12 @@ class KnownShape:
     shape: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class NodesLeft:
-    """The nodes that a goal left open and the shapes that it opened, in which all plans within its limits are."""
-
-    nodes: list[Node]
-    shapes: list[KnownShape]
-
-
 @dataclass(kw_only=True)
-class Loop:
-    """The open nodes by their keys."""
+class Loop(OpenNodes):
+    """The search of the open nodes by their keys."""
 
     goal: Goal
-    heap: list[Node] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
-    current: float = -math.inf  # key of the node that is being opened; none is known before the first
     failure: str = ""  # what a back end said that ended the search
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
 
@@ -119,9 +103,9 @@ class Loop:
         """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
         return self._searched(self._begin)
 
-    def left(self) -> NodesLeft:
-        """Return the nodes that are open, for another search than the one that goes on here."""
-        heap, nodes = [], []
+    def copy(self) -> "Loop":
+        """Return a search of the same open nodes and opened shapes: one goal may go on with it, and one here."""
+        heap, nodes = list[Node](), list[Node]()
         for *at, what in self.heap:
             own, other = what, what
             if isinstance(what, ShapesLeft) and what.rest is not None:
@@ -131,37 +115,30 @@ class Loop:
             nodes.append((*at, other))
         self.heap = heap
         # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
-        return NodesLeft(nodes, [replace(x) for x in self.opened])
+        return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
-    def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
+    def go_on(self, goal: Goal) -> Stopped:
         """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
-        # The shapes are priced anew. `left`: the nodes and shapes of another search.
-        if left is not None:
-            self.heap, self.opened = left.nodes, left.shapes
+        # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
-            self._reopen(t, c, what)
+            if isinstance(what, OpenShape) or not goal.opens(t, c):
+                continue
+            if isinstance(what, Ranges):
+                ranges = goal.worthwhile(what)
+                self.push_ranges(ranges if ranges.usd.any() else bounded(goal, ranges))
+            elif isinstance(what, Columns) and not what.usd.any():
+                for columns in repriced(goal, what):
+                    self._push_columns(columns)
+            elif isinstance(what, ShapesLeft):
+                self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
+            else:
+                self.push(t, c, what)
         for x in self.opened:
             if goal.opens(x.seconds, x.usd):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
                 self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
         return self._searched(lambda: goal.begin(self))
-
-    def _reopen(self, t: float, c: float, what: Any) -> None:
-        """Open a node of the goal before, at the capital that this goal counts; shapes are opened by themselves."""
-        goal = self.goal
-        if isinstance(what, OpenShape) or not goal.opens(t, c):
-            return
-        if isinstance(what, Ranges):
-            what = goal.worthwhile(what)
-            self.push_ranges(what if what.usd.any() else bounded(goal, what))
-        elif isinstance(what, Columns) and not what.usd.any():
-            for columns in repriced(goal, what):
-                self._push_columns(columns)
-        elif isinstance(what, ShapesLeft):
-            self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
-        else:
-            self.push(t, c, what)
 
     def _begin(self) -> None:
         """Open all strategies and seek first plans; where there are many, first among a sample of these."""
@@ -232,11 +209,6 @@ class Loop:
             self.goal.world.count(f"{name} nodes")
             expand(self, t, c, what)
         self.current = math.inf
-
-    @property
-    def least_key(self) -> float:
-        """The least key of all nodes that are open."""
-        return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
 
     def push(self, t: float, c: float, what: Any) -> None:
         """Open a node if it may hold a plan of use."""
@@ -345,35 +317,28 @@ class Loop:
             if x.usd[x.place] > c:
                 self._push_columns(x)
                 return
-        if not x.in_rounds and not self._in_reach(t, c, column):
-            self.goal.opened(self, t, c, column)
-            self._push_columns(replace(x, place=x.place + 1))
-            return
-        if goal.refuses(column, t):
-            self._push_columns(replace(x, place=x.place + 1))
-            return
-        exact = max(t, free_seconds(self.goal.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
-        if x.in_rounds:
-            self._open_rounds(exact, c, x)
-        else:
-            self.push(exact, c, column)
-            goal.timed(column, exact)
-        self._push_columns(replace(x, place=x.place + 1))
+        rest, in_reach = replace(x, place=x.place + 1), True
+        if not x.in_rounds and goal.world.sites is not None and goal.world.problem.calendar is None:
+            # With the fibre between as many sites as hold it. Where failures count their stretch of a longer step is
+            # not known from its floor.
+            world = goal.shapes_world
+            some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
+            in_reach = any(goal.opens(x.seconds_over_fibre(t), c) for x in some)
+        if not in_reach:
+            goal.opened(t, c, column)
+        elif not goal.refuses(column, t):
+            cutoff = min(goal.cutoff(c), NEVER)
+            exact = max(t, free_seconds(goal.world, column, cutoff, waits=not x.in_rounds))
+            if not x.in_rounds:
+                self.push(exact, c, column)
+                goal.timed(column, exact)
+            elif goal.opens(exact, c):
+                self._open_rounds(exact, c, x, cutoff)
+        self._push_columns(rest)
 
-    def _in_reach(self, t: float, c: float, column: Column) -> bool:
-        """Return whether a column may be of use with the fibre between as many sites as hold it."""
-        # Where failures count their stretch of a longer step is not known from its floor.
-        if self.goal.world.sites is None or self.goal.world.problem.calendar is not None:
-            return True
-        world = self.goal.shapes_world
-        some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
-        return any(self.goal.opens(x.seconds_over_fibre(t), c) for x in some)
-
-    def _open_rounds(self, t: float, c: float, x: Columns) -> None:
-        """Open the columns for which the next one speaks, where its seconds without waits may be of use."""
-        if self.goal.key(t, c) is None:
-            return
-        row, cutoff = x.table.part(np.array([x.place])), min(self.goal.cutoff(c), NEVER)
+    def _open_rounds(self, t: float, c: float, x: Columns, cutoff: float) -> None:
+        """Open the columns for which the next one speaks, whose seconds without waits may be of use."""
+        row = x.table.part(np.array([x.place]))
         for times, table in rounds_of(self.goal.world, x.strategy, x.zero, row, cutoff):
             seconds, usd = np.maximum(times, t), np.full(len(table), c)
             for i in self.goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
@@ -381,7 +346,7 @@ class Loop:
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""
-        self.goal.opened(self, t, c, column)
+        self.goal.opened(t, c, column)
         free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.goal.world, column):
             for sites in open_sites(self.goal.world, choice):
@@ -391,9 +356,10 @@ class Loop:
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
-        if x.bounded < BOUNDS and not x.few:
+        few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
+        if x.bounded < BOUNDS and not few:
             self._bound_shapes(t, c, x)
-        elif len(x.largest) > 1 and not x.few:
+        elif len(x.largest) > 1 and not few:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))

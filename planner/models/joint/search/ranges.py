@@ -1,107 +1,24 @@
-"""Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
+"""Floors of ranges of blocks of the pipelines of a strategy, and the columns that are listed from them."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import (
-    Pipes,
-    StrategyTable,
     columns_of,
     each_in_memory,
     most_sequences,
     terms_under_zero,
 )
+from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.world import World
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
 NAMES = 1 << 32  # numbers that a name made of two may have
-
-
-@dataclass(slots=True)  # not frozen, which takes three times as long to make
-class Ranges:
-    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
-
-    of: StrategyTable
-    zero: int | None
-    times: int  # how often columns of the batch were opened
-    at: Ints  # their places in the table of the strategy; here and below by range
-    low: Ints
-    high: Ints
-    seconds: Floats  # floors of seconds a sequence
-    usd: Floats  # floors of capital
-    each: Floats  # least seconds of a micro-batch, with the replicas of `high` blocks
-    once: Floats  # the same once a step
-    layer: Floats  # under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed
-    in_memory: Flags  # whether `each` counts what memory asks of the slowest stage
-    done: Floats  # seconds under which their columns were opened before
-
-    def part(self, which: Any) -> "Ranges":
-        """Return some of the ranges."""
-        return Ranges(  # spelled out, since a search takes parts more often than anything else
-            self.of,
-            self.zero,
-            self.times,
-            self.at[which],
-            self.low[which],
-            self.high[which],
-            self.seconds[which],
-            self.usd[which],
-            self.each[which],
-            self.once[which],
-            self.layer[which],
-            self.in_memory[which],
-            self.done[which],
-        )
-
-    def where(self, which: Flags) -> "Ranges":
-        """Return the ranges of which something holds: the same object where it holds of all."""
-        return self if which.all() else self.part(np.flatnonzero(which))
-
-    @property
-    def rows(self) -> StrategyRows:
-        """The pipelines with as many replicas as `high` blocks hold."""
-        rows = self.of.rows.part(self.at)
-        return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
-
-    @property
-    def pipes(self) -> Pipes:
-        """The same with their least seconds."""
-        return Pipes(self.seconds, self.rows, self.each, self.once)
-
-
-class RangesGoal(Protocol):
-    """The methods of a search's goal that ranges use."""
-
-    @property
-    def world(self) -> World:
-        """Problem, sites and templates that all columns share."""
-
-    def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which plans of at least such capital are of no use."""
-
-    def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
-
-    def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of ranges that the capital of a plan of use may pay."""
-
-    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys."""
-
-
-def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
-    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
-    none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
-    return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
@@ -111,7 +28,7 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
-def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
+def bounded(goal: Goal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
@@ -128,7 +45,7 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
+def in_memory(goal: Goal, x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     new = np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
@@ -183,13 +100,13 @@ def without_room(zero: int, x: Ranges) -> Flags:
     return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
 
 
-def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
+def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
     own = x.of.seconds(rows, np.where(fits, x.each, NEVER), x.once)
     seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
-    late = np.maximum(np.minimum(goal.cutoffs(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
+    late = np.maximum(np.minimum(goal.cutoff(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
     with np.errstate(over="ignore"):
         fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
@@ -214,7 +131,7 @@ class Columns:
     in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
 
 
-def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+def listed(world: World, goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
     """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
     # Ranges of like cutoffs are listed together up to the largest.
     found: list[Columns] = []
@@ -228,7 +145,7 @@ def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[lis
     return found, cuts
 
 
-def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
+def _listed(world: World, goal: Goal, x: Ranges, cut: float) -> list[Columns]:
     """List the columns of ranges under one cutoff."""
     pipes = x.pipes
     more_than = x.low * pipes.rows.block_replicas
@@ -249,7 +166,7 @@ def _stage_of(x: Ranges) -> int:
 
 
 def _in_order(
-    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
+    world: World, goal: Goal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
 ) -> list[Columns]:
     """Return columns of ranges, with their least seconds, in the order of the goal."""
     of = _range_of(x, table)
@@ -272,7 +189,7 @@ def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
 
-def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
+def repriced(goal: Goal, x: Columns) -> list[Columns]:
     """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
     table = x.table.part(np.arange(x.place, len(x.seconds)))
     left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
