@@ -5,7 +5,7 @@ There are no grid, fabric or prices, and the network slows sends and allreduces 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from planner.instance.instance import Instance
 from planner.models.joint.search.capital import LeastCapital
@@ -95,6 +95,8 @@ class FewestFreeDays(FewestDays):
     Its time `free` bounds that of every plan, infinite where no column fits; no column is priced.
     """
 
+    most_early: ClassVar[int] = 0
+
     ceiling: float = math.inf  # of the fastest that is known
 
     @property
@@ -110,10 +112,6 @@ class FewestFreeDays(FewestDays):
                 return
             for exact, _ in likely(self.world, s, self.ceiling):
                 self.ceiling = min(self.ceiling, exact)
-
-    def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column; no column is priced."""
-        self.guess = min(self.guess, seconds)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End at the first column, whose time no other is below."""

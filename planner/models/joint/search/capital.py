@@ -407,11 +407,6 @@ class Simplest(LeastRank):
     # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
     pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]]
 
-    def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
-        """Yield the ranges of blocks of the pipelines that may hold a plan of a lower rank."""
-        for x in super().first_ranges(of):
-            yield self.worthwhile(x)
-
     def worthwhile(self, x: Ranges) -> Ranges:
         """Return the ranges whose pipelines may hold a plan of a lower rank."""
         ranks, best = self.pipeline_ranks(x.of, self.best)

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ STEP = 1.1  # from one bound to the next up to which columns are listed
 FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
-EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
@@ -43,6 +42,9 @@ class ShapeInTime:
 @dataclass(kw_only=True)
 class FewestDays(Goal):
     """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
+
+    counts_capital: ClassVar[bool] = False
+    most_early: ClassVar[int] = 10  # columns that are priced as soon as they are timed, while no plan is known
 
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
@@ -76,11 +78,6 @@ class FewestDays(Goal):
         return self.target.cutoff
 
     @property
-    def counts_capital(self) -> bool:
-        """Whether floors of capital put nodes in order: they do not."""
-        return False
-
-    @property
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
@@ -105,16 +102,17 @@ class FewestDays(Goal):
     @property
     def has_plan_in_time(self) -> bool:
         """Whether there is a plan that meets the deadline of the instance."""
-        deadline, best = self.world.problem.instance.limits.deadline_days, self.incumbent
-        return best is not None and (
-            deadline is None or days_of(self.world.problem.instance, best.seconds) <= deadline * (1 + EPS)
-        )
+        return self.incumbent is not None and self._in_time(self.incumbent.seconds)
 
     @property
     def too_late(self) -> bool:
         """Whether the bound is beyond the deadline, which then no plan meets."""
-        deadline = self.world.problem.instance.limits.deadline_days
-        return deadline is not None and days_of(self.world.problem.instance, self.bound) > deadline * (1 + EPS)
+        return not self._in_time(self.bound)
+
+    def _in_time(self, seconds: float) -> bool:
+        instance = self.world.problem.instance
+        late = instance.limits.deadline_days
+        return late is None or days_of(instance, seconds) <= late * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the seconds; infinite above those of plans of use."""
@@ -122,7 +120,7 @@ class FewestDays(Goal):
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the seconds; None where no plan can be of use."""
-        return (t, 0.0) if t <= self.cutoff(0.0) and math.isfinite(t) else None
+        return (t, 0.0) if t <= self.cutoff(c) and math.isfinite(t + c) else None
 
     def cutoff(self, c: Any) -> float:
         """Return the seconds above which no plan is of use to this goal or to another that goes on."""
@@ -187,7 +185,12 @@ class FewestDays(Goal):
         # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
         kind = id(column.strategy), column.p, column.v
-        if self.incumbent is None and math.isfinite(seconds) and len(self.early) < EARLY and kind not in self.early:
+        if (
+            self.incumbent is None
+            and math.isfinite(seconds)
+            and len(self.early) < self.most_early
+            and kind not in self.early
+        ):
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
@@ -306,6 +309,8 @@ def kind_of(c: Column) -> Kind:
 class FastestOfEachKind(FewestDays):
     """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds."""
 
+    most_early: ClassVar[int] = 0
+
     most_shapes: int  # that are priced; the search ends unproven at the next
     kinds: dict[Kind, JointPlan] = field(default_factory=dict)
     priced: int = 0
@@ -321,10 +326,6 @@ class FastestOfEachKind(FewestDays):
         """Whether the search ended before its proof."""
         return self.priced >= self.most_shapes
 
-    def key(self, t: float, c: float) -> Key | None:
-        """Return the seconds; None above the limit, and where the kind has a plan as fast."""
-        return super().key(t, c) if math.isfinite(c) else None
-
     def begin(self, loop: OpenNodes) -> None:
         """Seek no first plans: the fastest of all is known."""
         self.loop = loop
@@ -332,10 +333,6 @@ class FastestOfEachKind(FewestDays):
     def reached(self, t: float, c: float, what: object) -> bool:
         """End where as many shapes were priced as may be."""
         return self.ended
-
-    def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column on a free network."""
-        self.guess = min(self.guess, seconds)
 
     def opened(self, t: float, c: float, column: Column) -> None:
         """Remember the time of the column."""

@@ -120,7 +120,7 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
     for _, s in sampled(loop, SAMPLED):
         goal.tick()
         seconds, table = pipelines_of(goal.world, s)
-        for zero in [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages:
+        for zero in _likely_zeros(s):
             x = under_zero(s, zero, table, seconds, NEVER)
             if x is None:
                 continue
@@ -130,6 +130,10 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
                 if block is not None and (block.racks not in found or key < found[block.racks][0]):
                     found[block.racks] = key, column_at(s, zero, x.rows, i)
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
+
+
+def _likely_zeros(s: Strategy) -> list[int]:
+    return [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages
 
 
 def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
@@ -202,8 +206,7 @@ def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> I
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
-    zeros = s.problem.zero_stages
-    for zero in [z for z in zeros if z in LIKELY_ZEROS] or zeros:
+    for zero in _likely_zeros(s):
         found = under_zero(s, zero, table.part(few), keys[few], cutoff)
         if found is None:
             continue
@@ -239,7 +242,7 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     few = first and sites is not None and sites.designed  # a refusal takes seconds there
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
     for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
-        fewer = _with_replicas(goal, column, min(column.d, blocks * each), pinned=pinned)
+        fewer = _with_replicas(goal, column, min(column.d, blocks * each))
         if fewer is None and priced:
             return True
         if fewer is not None:
@@ -252,14 +255,14 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     paid = refused
     while not priced and paid > 1:
         paid = paid * 7 // 8 if goal.has_plan else paid // 2
-        fewer = _with_replicas(goal, column, paid * each, pinned=False)
+        fewer = _with_replicas(goal, column, paid * each)
         if fewer is None and goal.has_plan:
             return False
         priced = fewer is not None and _priced(goal, fewer)
         refused = refused if priced else paid
     for _ in range(BISECTIONS if priced and not first else 0):
         middle = (paid + refused) // 2
-        fewer = _with_replicas(goal, column, middle * each, pinned=False)
+        fewer = _with_replicas(goal, column, middle * each)
         found = fewer is not None and _priced(goal, fewer)
         paid, refused = (middle, refused) if found else (paid, middle)
     return priced
@@ -281,32 +284,28 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a fast plan of a column with the most spare racks paid, in a shape or the most even one; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-        given = None if shape is None else ShapeProblem(world=goal.world, column=choice, shape=shape)
-        shape_problem = _first_shape(goal, choice) if given is None else given
-        if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
-            plan = fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
+        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
+        if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
+            plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
             if plan is not None:
                 goal.keep(plan)
             return plan is not None
     return False
 
 
-def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
+def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
     """Return a column with `replicas` replicas and the best filling of the batch; None where it misses the cutoff."""
     cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
-    if pinned:
-        column = replace(column, d=replicas)
-        return column if free_seconds(goal.world, column, cutoff) < cutoff else None
     found, seconds = _filled(goal.world, column, replicas, cutoff)
     return found if seconds < cutoff else None
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
     """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
-    # The time is infinite where the batch holds too few micro-batches.
+    # The time is infinite where the batch holds too few micro-batches; pinned ones are as they are.
     most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
     counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
-    counts = counts or [min(column.m, most) if column.v == 1 else 0]
+    counts = [column.m] if _pinned(column) else counts or [min(column.m, most) if column.v == 1 else 0]
     found = [replace(column, d=replicas, m=m) for m in counts]
     seconds, i = min((free_seconds(world, c, cutoff) if c.m else math.inf, i) for i, c in enumerate(found))
     return found[i], seconds
@@ -343,10 +342,7 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
-        zeros, of = s.problem.zero_stages, table_of(goal.world, s)
-        for any_stage, zero in itertools.product(
-            goal.first_ranges(of), [z for z in zeros if z in LIKELY_ZEROS] or zeros
-        ):
+        for any_stage, zero in itertools.product(goal.first_ranges(table_of(goal.world, s)), _likely_zeros(s)):
             x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
             for i in np.lexsort((x.seconds, x.usd))[:LIKELY_PIPELINES].tolist():
                 found.append((float(x.usd[i]), len(found), x.part(np.array([i]))))

@@ -5,12 +5,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from planner.models.joint.bounds import StrategyRows
-from planner.models.joint.columns import Pipes, StrategyTable, most_blocks
+from planner.models.joint.columns import StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -68,11 +68,6 @@ class Ranges:
         rows = self.of.rows.part(self.at)
         return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
 
-    @property
-    def pipes(self) -> Pipes:
-        """The same with their least seconds."""
-        return Pipes(self.seconds, self.rows, self.each, self.once)
-
 
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
@@ -100,6 +95,8 @@ class Goal(ABC):
     Floors are of a sequence on a clock, and of capital as the goal counts it; one that it does not count is 0.
     """
 
+    counts_capital: ClassVar[bool] = True  # whether floors of capital put nodes in order
+
     world: World
     incumbent: JointPlan | None = None
     # Share by which plans worse than the best are of use to a goal that goes on: nodes that may hold such stay open.
@@ -110,11 +107,6 @@ class Goal(ABC):
     def goes_on(self) -> bool:
         """Whether another goal continues the search, so that nodes and answers that it may need are kept."""
         return self.within > 0
-
-    @property
-    def counts_capital(self) -> bool:
-        """Whether floors of capital put nodes in order."""
-        return True
 
     @property
     def has_plan(self) -> bool:

@@ -241,9 +241,9 @@ class Loop(OpenNodes):
         self.goal.world.count("pipelines", len(of))
         # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
         holding = None if self.goal.has_rival else pipelines_in_memory(self.goal.world, s)
-        for x in self.goal.first_ranges(of):
-            some = x if holding is None or x.of is not of else x.where(holding[x.at])
-            self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
+        for some in self.goal.first_ranges(of):
+            x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
+            self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
         """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
@@ -294,7 +294,7 @@ class Loop(OpenNodes):
         if len(more):
             self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
         x = replace(x, high=high)
-        found, cuts = listed(self.goal.world, goal, x, cuts)
+        found, cuts = listed(goal, x, cuts)
         for columns in found:
             self._push_columns(columns)
         later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)

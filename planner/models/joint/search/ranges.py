@@ -7,6 +7,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import (
+    Pipes,
     columns_of,
     each_in_memory,
     most_sequences,
@@ -14,7 +15,6 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.models.joint.world import World
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
@@ -131,56 +131,47 @@ class Columns:
     in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
 
 
-def listed(world: World, goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
-    """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
+def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+    """List columns of ranges under a ZeRO stage and cutoffs that were not listed before; return the raised cutoffs."""
     # Ranges of like cutoffs are listed together up to the largest.
-    found: list[Columns] = []
+    s, zero, found = x.of.strategy, x.zero, list[Columns]()
+    if zero is None:
+        raise ValueError("columns have a ZeRO stage")
     order, cuts = np.argsort(cuts), cuts.copy()
     order = order[x.seconds[order] < cuts[order]]
     while len(order):
         some = order[cuts[order] <= cuts[order[0]] * CUTS]
         order = order[len(some) :]
         cuts[some] = cuts[some].max()
-        found += _listed(world, goal, x.part(some), float(cuts[some[0]]))
+        part, cut = x.part(some), min(float(cuts[some[0]]), NEVER)
+        pipes = Pipes(part.seconds, part.rows, part.each, part.once)
+        more_than = part.low * pipes.rows.block_replicas
+        for in_rounds in (False, True):
+            cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
+            if cells is not None:
+                found += [Columns(s, zero, *group, in_rounds=in_rounds) for group in _in_order(goal, part, *cells)]
     return found, cuts
 
 
-def _listed(world: World, goal: Goal, x: Ranges, cut: float) -> list[Columns]:
-    """List the columns of ranges under one cutoff."""
-    pipes = x.pipes
-    more_than = x.low * pipes.rows.block_replicas
-    listed_columns: list[Columns] = []
-    for in_rounds in (False, True):
-        found = columns_of(
-            world, x.of.strategy, _stage_of(x), pipes, min(cut, NEVER), more_than=more_than, in_rounds=in_rounds
-        )
-        if found is not None:
-            listed_columns += _in_order(world, goal, x, *found, in_rounds=in_rounds)
-    return listed_columns
-
-
-def _stage_of(x: Ranges) -> int:
-    if x.zero is None:
-        raise ValueError("columns have a ZeRO stage")
-    return x.zero
-
-
-def _in_order(
-    world: World, goal: Goal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
-) -> list[Columns]:
-    """Return columns of ranges, with their least seconds, in the order of the goal."""
-    of = _range_of(x, table)
-    blocks = table.blocks()
+def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
+    """Return columns of ranges by the groups of the goal, with their least seconds and capital."""
+    # The range that each column is from is that of its pipeline which has as many blocks.
+    rows, blocks = x.of.rows, table.blocks()
+    _, own = np.unique(
+        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
+    )
+    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + blocks
+    order = np.argsort(ranges)
+    of = order[np.searchsorted(ranges[order], columns)]
     seconds = np.maximum(times, x.seconds[of])
     usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
     some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
     if not len(some):
         return []
-    world.count("columns", len(some))
+    goal.world.count("columns", len(some))
     entries = x.at[of[some]] * NAMES + blocks[some]
     groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
-    s, zero = x.of.strategy, _stage_of(x)
-    return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
+    return [(table.part(i), seconds[i], usd[i]) for i in groups]
 
 
 def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
@@ -204,14 +195,3 @@ def repriced(goal: Goal, x: Columns) -> list[Columns]:
     entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
     groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
     return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
-
-
-def _range_of(x: Ranges, table: StrategyRows) -> Ints:
-    """Return the range that each column is from: that of its pipeline which has as many blocks."""
-    rows = x.of.rows
-    _, own = np.unique(
-        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
-    )
-    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + table.blocks()
-    order = np.argsort(ranges)
-    return np.asarray(order[np.searchsorted(ranges[order], columns)], dtype=np.int64)
