@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
-from planner.models.joint.least_cost import cheaper_within
+from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import Solving
 from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
@@ -82,7 +82,8 @@ def _choice(
         )
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
-    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
+    almost = best.seconds * (1 + ALMOST_AS_FAST)
+    cheap = CapitalSearch.begun(world, almost, known=best, time_limit=limit, progress=reported).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0

@@ -82,11 +82,11 @@ def ends_within(
         world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
     )
     found = cheapest.run()
-    if found.plan is None or found.stopped != "proved":
-        return Ends(capital=found)
     ends = Ends(capital=found)
+    if found.plan is None or found.stopped != "proved":
+        return ends
     if share > 0:  # without a share no plan is kept that ties
-        t = _Ties(search=cheapest, seconds=best.seconds * (1 + share), usd=found.plan.capital_usd * (1 + share))
+        t = _Ties(search=cheapest, seconds=limit, usd=found.plan.capital_usd * (1 + share))
         local = t.most_local(found.plan)
         plan, least = (found.plan, 0.0) if local is None else (local.plan, local_share(local.plan))
         ends = replace(ends, local=local, simple=t.simplest(plan, least))

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
-KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 CHEAPER = 5  # questions for a cheaper plan than the first
 ON_TIME = 0.8  # of the capital of a plan that takes all the time there is, for which the fastest is sought
 CLOSE = 0.97  # of the capital of a plan, above which none is asked for
@@ -50,6 +49,8 @@ class ShapeByCapital:
 @dataclass(kw_only=True)
 class LeastCapital(Goal):
     """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's."""
+
+    most_grown: ClassVar[int] = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 
     floor: MinPrices
     limit: float  # the most seconds a sequence
@@ -86,14 +87,14 @@ class LeastCapital(Goal):
         # To the cent, so that rounding does not set the order of equals.
         if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
             return None
-        return round(c, 2) + bool(self._late(t, c)) * LATE, t
+        return round(c, 2) + self._late(t, c) * LATE, t
 
     def _late(self, t: Any, c: Any) -> Any:
         """Return whether nodes can but tie with the cheapest plan, as dear and no faster: they wait for the ends."""
         best = self.incumbent
         if best is None or self.within == 0:
-            return np.zeros(np.shape(c), dtype=bool)
-        return (np.asarray(c) >= best.capital_usd - CENTS) & (np.asarray(t) >= best.seconds * (1 - EPS))
+            return False
+        return (c >= best.capital_usd - CENTS) & (t >= best.seconds * (1 - EPS))
 
     def cutoff(self, c: Any) -> Any:
         """Return the limit; the time of the cheapest plan for plans as dear."""
@@ -155,7 +156,7 @@ class LeastCapital(Goal):
         # Thousands of floors may meet the deadline at a capital at which no plan does.
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
-        if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= KINDS_GROWN:
+        if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= self.most_grown:
             return
         self.grown.add(kind)
         found = grown(self, column, self.world.problem.max_sequences)
@@ -191,7 +192,7 @@ class LeastCapital(Goal):
             return False
         at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
         self.ended_early = at_gap or best.capital_usd <= self.known_floor + CENTS
-        return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
+        return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or self._late(t, c)))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""
@@ -294,7 +295,6 @@ class LeastCapital(Goal):
         return shape.least_usd
 
     def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
-        """Search a shape by capital."""
         return CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor).steps()
 
     def keep(self, plan: JointPlan) -> None:
@@ -324,6 +324,8 @@ Rank = tuple[float, ...]
 class LeastRank(LeastCapital):
     """The plan of least rank known, within `limit` seconds a sequence and `budget` dollars."""
 
+    most_grown: ClassVar[int] = 0  # a plan that ties is known
+
     rank: Callable[[JointPlan], Rank]
     least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
     best: Rank  # that a plan must be below
@@ -347,9 +349,6 @@ class LeastRank(LeastCapital):
         """Look at the column of a plan at hand first."""
         if self.first is not None:
             self._try(0.0, self.first)
-
-    def timed(self, column: Column, seconds: float) -> None:
-        """Seek no plans at a late column: one that ties is known."""
 
     @property
     def ended(self) -> bool:

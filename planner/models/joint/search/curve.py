@@ -48,7 +48,8 @@ class Front:
     usd: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     plans: list[JointPlan] = field(default_factory=list)
-    _arrays: tuple[Floats, Floats, Floats] | None = None
+    # Their capital, their seconds, and capital over seconds, which ascends.
+    _arrays: tuple[Floats, Floats, Floats] = (np.empty(0), np.empty(0), np.empty(0))
     _slopes: list[float] = field(default_factory=list)
 
     def add(self, seconds: float, usd: float, plan: JointPlan) -> bool:
@@ -61,7 +62,9 @@ class Front:
             end += 1
         first = at - 1 if at and self.usd[at - 1] == usd else at
         self.usd[first:end], self.seconds[first:end], self.plans[first:end] = [usd], [seconds], [plan]
-        self._arrays = None
+        dollars, times = np.array(self.usd), np.array(self.seconds)
+        self._arrays = dollars, times, dollars / times
+        self._slopes = self._arrays[2].tolist()
         return True
 
     def gap(self, t: float, c: float) -> float:
@@ -72,22 +75,11 @@ class Front:
             return math.inf
         if t <= 0 or c <= 0:
             return float(self.gaps(t, c))
-        if self._arrays is None:
-            self._arrays = self._incumbents
         usd, seconds = self.usd, self.seconds
         right = bisect.bisect_left(self._slopes, c / t)
         left = max(right - 1, 0)
         right = min(right, len(usd) - 1)
         return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
-
-    @property
-    def _incumbents(self) -> tuple[Floats, Floats, Floats]:
-        """Capital of the incumbents, their seconds, and capital over seconds, which ascends."""
-        if self._arrays is None:
-            usd, seconds = np.array(self.usd), np.array(self.seconds)
-            self._arrays = usd, seconds, usd / seconds
-            self._slopes = self._arrays[2].tolist()
-        return self._arrays
 
     def gaps(self, t: Any, c: Any) -> Floats:
         """Return the gaps of pairs of floors; infinite without an incumbent."""
@@ -97,7 +89,7 @@ class Front:
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:
             return np.where(inside, math.inf, -1.0)
-        usd, seconds, slope = self._incumbents
+        usd, seconds, slope = self._arrays
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.searchsorted(slope, c / t)
             right, left = np.minimum(at, len(usd) - 1), np.maximum(at - 1, 0)
@@ -110,7 +102,7 @@ class Front:
         """Return the seconds under which a plan of at least some capital, or of each, must be to have a larger gap."""
         if isinstance(usd, np.ndarray):
             late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
-            return late[np.searchsorted(np.array(self.usd), usd * (1 + gap), side="right")]
+            return late[np.searchsorted(self._arrays[0], usd * (1 + gap), side="right")]
         at = bisect.bisect_right(self.usd, usd * (1 + gap)) - 1
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
 

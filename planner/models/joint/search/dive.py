@@ -314,20 +314,10 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
 def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
     """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
     for sites in open_sites(goal.world, column):
-        for shape in shapes(column, sites):
-            goal.tick()
-            q = ShapeProblem(world=goal.world, column=column, shape=shape)
-            if q.never_runs:
-                continue
-            known, phi = goal.known_unhoused(q), goal.world.problem.transport_slowdown
-            if not known and not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
-                break
-            if known or not goal.houses(q):
-                if column.sparing.target:
-                    continue
-                break
-            if goal.pays(q):
-                return q
+        q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
+        phi = goal.world.problem.transport_slowdown
+        if q is not None and goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
+            return q
     return None
 
 

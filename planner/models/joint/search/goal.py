@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from planner.models.joint.columns import StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import JointPlan, World
+from planner.models.joint.world import JointPlan, Shape, World
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
@@ -230,6 +230,29 @@ class Goal(ABC):
     def shapes_world(self) -> World:
         """The world whose budget shapes may spend."""
         return self.world
+
+    def useful_shapes(self, column: Column, every: Iterable[Shape], c: float) -> Iterator[tuple[ShapeProblem, float]]:
+        """Yield the shapes that may be of use and paid, the most even first, with the least seconds of those behind."""
+        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
+        # unless these need fewer spare racks.
+        phi = self.world.problem.transport_slowdown
+        for shape in every:
+            self.tick()
+            q, least = ShapeProblem(world=self.shapes_world, column=column, shape=shape), 0.0
+            if q.never_runs:  # less even shapes may differ
+                continue
+            unhoused = self.known_unhoused(q)  # before its time, which takes longer to bound
+            if not unhoused:
+                fewest = max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1)
+                even = replace(q, shape=replace(shape, min_replicas=fewest))
+                least = even.bound(phi, phi, self.cutoff(c), q.best_fibre, stretch=q.free_stretch)
+                if not self.opens(least, c):
+                    return
+                unhoused = not self.houses(q)
+            if unhoused and not column.sparing.target:
+                return
+            if not unhoused and self.pays(q):
+                yield q, least
 
     @abstractmethod
     def begin_shape(self, q: ShapeProblem) -> Any:

@@ -162,7 +162,6 @@ class Loop(OpenNodes):
             first_plan_found()
 
     def _open(self, strategies: list[Strategy]) -> None:
-        """Open strategies."""
         for s in strategies:
             self.goal.tick()
             self.goal.world.count("strategies")
@@ -355,7 +354,7 @@ class Loop(OpenNodes):
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
+        """Bound time and capital of shapes within the money of a plan of use; halve their range; open the next of one."""
         few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
         if x.bounded < BOUNDS and not few:
             self._bound_shapes(t, c, x)
@@ -363,8 +362,20 @@ class Loop(OpenNodes):
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))
-        else:
-            self._open_next_shape(t, c, x, shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest)
+        else:  # the next shape, and those behind it where they may still be of use
+            goal, phi = self.goal, self.goal.world.problem.transport_slowdown
+            rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
+            found = next(goal.useful_shapes(x.column, rest, c), None)
+            if found is None:
+                return
+            goal.world.count("shapes")
+            q, least = found
+            own, floor = max(t, q.bound(phi, phi, goal.cutoff(c), q.best_fibre)), goal.shape_floor(q, c)
+            known = KnownShape(own, floor, x.column, q.shape)
+            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
+            if goal.goes_on and goal.opens(own, floor):
+                self.opened.append(known)
+            self.push(max(t, least), c, replace(x, rest=rest))
 
     def _bound_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Sharpen the floors of shapes, of those alone that the sites may house: none above a largest part."""
@@ -382,43 +393,7 @@ class Loop(OpenNodes):
         if math.isfinite(least):
             self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
-    def _open_next_shape(self, t: float, c: float, x: ShapesLeft, rest: Iterator[Shape]) -> None:
-        """Open the next shape of a column, and those behind it where they may still be of use."""
-        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
-        # unless these need fewer spare racks.
-        goal, phi, cut = self.goal, self.goal.world.problem.transport_slowdown, self.goal.cutoff(c)
-        for shape in rest:
-            goal.tick()
-            q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
-            if q.never_runs:  # less even shapes may differ
-                continue
-            if goal.known_unhoused(q):  # before its time, which takes longer to bound
-                if x.column.sparing.target:
-                    continue
-                return
-            fewest = max(shape.min_replicas, (x.column.d - 1) // len(shape.blocks) + 1)
-            even, fibre = replace(q, shape=replace(shape, min_replicas=fewest)), q.best_fibre
-            least = even.bound(phi, phi, cut, fibre, stretch=q.free_stretch)
-            if not goal.opens(least, c):
-                return
-            if not goal.houses(q):
-                if x.column.sparing.target:
-                    continue
-                return
-            if not goal.pays(q):
-                continue
-            self.goal.world.count("shapes")
-            own = max(t, q.bound(phi, phi, cut, fibre))
-            floor = goal.shape_floor(q, c)
-            known = KnownShape(own, floor, x.column, shape)
-            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
-            if goal.goes_on and goal.opens(own, floor):
-                self.opened.append(known)
-            self.push(max(t, least), c, replace(x, rest=rest))
-            return
-
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
-        """Price a shape a step on."""
         bounds = self.goal.price(t, c, x.state)
         x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
         if bounds is not None:
