@@ -10,7 +10,6 @@ from planner.checks.check_plan import check
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
 from planner.physics.training.parallel_strategy import shape_values
@@ -37,7 +36,13 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
     """Return the column of a layout in the declared space of an instance; None where it is not in it."""
     stages, virtual = layout.pipeline_parallel, layout.virtual_stages
     for strategy in world.strategies():
-        if not _cuts(strategy, layout):
+        own = shape_values(strategy.shape) | {"schedule": strategy.order}
+        kept = strategy.shape.recompute == layout.recompute and strategy.recomputes != "some"
+        kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
+        if not kept or any(own[x] != getattr(layout, x) for x in own.keys() - {"recompute", "experts_overlap"}):
+            continue
+        block = strategy.block(stages)
+        if block is None or block.stages_per_rack != layout.stages_per_rack:
             continue
         pipelines, zeros = strategy.pipelines, strategy.problem.zero_stages
         if ((pipelines.p == stages) & (pipelines.v == virtual)).any() and layout.zero_stage in zeros:
@@ -54,17 +59,6 @@ def column_like(column: Column, world: World) -> Column | None:
             known = ((s.pipelines.p == column.p) & (s.pipelines.v == column.v)).any()
             return replace(column, strategy=s) if known and column.zero in s.problem.zero_stages else None
     return None
-
-
-def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
-    shape = strategy.shape
-    own = shape_values(shape) | {"schedule": strategy.order}
-    if any(getattr(layout, key) != value for key, value in own.items() if key not in ("recompute", "experts_overlap")):
-        return False
-    kept = shape.recompute == layout.recompute and strategy.recomputes != "some"
-    kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
-    block = strategy.block(layout.pipeline_parallel) if kept else None
-    return block is not None and block.stages_per_rack == layout.stages_per_rack
 
 
 def carried(plan: Plan, instance: Instance) -> Plan | None:

@@ -15,7 +15,7 @@ from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.search.capital import LeastRank, Rank, Simplest
+from planner.models.joint.search.capital import LeastRank, Rank
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Ints
@@ -107,7 +107,7 @@ def simplest_within(
     the nodes of a search that kept all plans in time.
     """
     rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
-    goal = Simplest(
+    goal = LeastRank(
         world=world,
         floor=floor_of(world),
         limit=seconds,

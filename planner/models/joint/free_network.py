@@ -130,11 +130,6 @@ class FewestRacks:
     days: float | None
     plan: JointPlan | None
 
-    @property
-    def strategy(self) -> ParallelStrategy | None:
-        """The layout of the plan on these racks; None without a plan."""
-        return None if self.plan is None else strategy_of(self.plan)
-
 
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None

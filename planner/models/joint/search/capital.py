@@ -328,6 +328,8 @@ class LeastRank(LeastCapital):
 
     rank: Callable[[JointPlan], Rank]
     least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
+    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
+    pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]] | None = None
     best: Rank  # that a plan must be below
     enough: Rank = ()  # at which the search ends
     most_shapes: int  # that are priced; the search ends unproven at the next
@@ -398,15 +400,9 @@ class LeastRank(LeastCapital):
             self.world.count("incumbents")
             self.kept(plan)
 
-
-@dataclass(kw_only=True)
-class Simplest(LeastRank):
-    """The plan of least rank of all within the limits: only pipelines that may have a lower rank are searched."""
-
-    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
-    pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]]
-
     def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges whose pipelines may hold a plan of a lower rank."""
+        """Return the ranges whose pipelines may hold a plan of a lower rank, where these are numbered."""
+        if self.pipeline_ranks is None:
+            return x
         ranks, best = self.pipeline_ranks(x.of, self.best)
         return x.part(np.flatnonzero(ranks[x.at] <= best))

@@ -169,45 +169,42 @@ class Loop(OpenNodes):
             self.push(known[0] if known else strategy_bound(self.goal.world, s), 0.0, s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
-        """Begin, and open nodes until none may hold a plan of use or a limit comes."""
+        """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
+        goal = self.goal
         try:
             begin()
-            self._open_all()
+            while self.heap:
+                if goal.has_plan_in_time:
+                    first_plan_found()
+                goal.tick()
+                self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
+                key, _, t, c, what = heapq.heappop(self.heap)
+                if isinstance(what, Ranges):
+                    what, t, c = self._still_open(what)
+                now = goal.key(t, c)
+                if now is None:
+                    continue
+                if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):  # it has changed: the node waits anew
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    continue
+                self.current = now[0]
+                if goal.reached(t, c, what):
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    return "proved"
+                name, expand = EXPAND[type(what)]
+                goal.world.count(f"{name} nodes")
+                expand(self, t, c, what)
+            self.current = math.inf
         except OutOfTimeError:
-            return self.goal.world.deadline.cause
+            return goal.world.deadline.cause
         except UnansweredError as error:
             self.failure = str(error)
             return "limit"
         except KeyboardInterrupt:
-            if not self.goal.has_plan:
+            if not goal.has_plan:
                 raise
             return "interrupted"
         return "proved"
-
-    def _open_all(self) -> None:
-        """Open nodes, that of the least key first; one whose key has changed since it was put in order waits anew."""
-        while self.heap:
-            if self.goal.has_plan_in_time:
-                first_plan_found()
-            self.goal.tick()
-            self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
-            key, _, t, c, what = heapq.heappop(self.heap)
-            if isinstance(what, Ranges):
-                what, t, c = self._still_open(what)
-            now = self.goal.key(t, c)
-            if now is None:
-                continue
-            if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):
-                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
-                continue
-            self.current = now[0]
-            if self.goal.reached(t, c, what):
-                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
-                return
-            name, expand = EXPAND[type(what)]
-            self.goal.world.count(f"{name} nodes")
-            expand(self, t, c, what)
-        self.current = math.inf
 
     def push(self, t: float, c: float, what: Any) -> None:
         """Open a node if it may hold a plan of use."""
@@ -270,20 +267,16 @@ class Loop(OpenNodes):
         if narrow.zero is not None:
             self._open_columns_of(narrow, key)
             return
-        for staged in self._under_stages(narrow):
-            self.push_ranges(staged)
-
-    def _under_stages(self, x: Ranges) -> list[Ranges]:
-        """Return ranges under each ZeRO stage; those without room are left out under stages that divide less."""
         found = []
-        for zero in sorted(x.of.strategy.problem.zero_stages, reverse=True):
-            staged = bounded(self.goal, under_stage(x, zero))
+        for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
+            staged = bounded(goal, under_stage(narrow, zero))
             if len(staged.at) <= FEW_RANGES:
-                staged = in_memory(self.goal, staged)
-                if zero < GATHERING:
-                    x = x.where(~without_room(zero, x))
+                staged = in_memory(goal, staged)
+                if zero < GATHERING:  # those without room are left out under stages that divide less
+                    narrow = narrow.where(~without_room(zero, narrow))
             found.append(staged)
-        return found[::-1]
+        for staged in reversed(found):
+            self.push_ranges(staged)
 
     def _open_columns_of(self, x: Ranges, key: float) -> None:
         """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""
@@ -354,16 +347,28 @@ class Loop(OpenNodes):
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Bound time and capital of shapes within the money of a plan of use; halve their range; open the next of one."""
+        """Bound time and capital of shapes within the money of a plan of use; halve their range, or open the next."""
+        goal, phi = self.goal, self.goal.world.problem.transport_slowdown
         few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
         if x.bounded < BOUNDS and not few:
-            self._bound_shapes(t, c, x)
+            world = goal.shapes_world
+
+            def unhoused(most: int) -> bool:
+                return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+
+            # Of those alone that the sites may house: none above a largest part.
+            housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
+            if housed:
+                goal.world.count("classes of shapes")
+                some = ShapeClass.of(world, x.column, x.sites, housed)
+                least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
+                if math.isfinite(least):
+                    self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
         elif len(x.largest) > 1 and not few:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))
         else:  # the next shape, and those behind it where they may still be of use
-            goal, phi = self.goal, self.goal.world.problem.transport_slowdown
             rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
             found = next(goal.useful_shapes(x.column, rest, c), None)
             if found is None:
@@ -376,22 +381,6 @@ class Loop(OpenNodes):
             if goal.goes_on and goal.opens(own, floor):
                 self.opened.append(known)
             self.push(max(t, least), c, replace(x, rest=rest))
-
-    def _bound_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Sharpen the floors of shapes, of those alone that the sites may house: none above a largest part."""
-        goal, world = self.goal, self.goal.shapes_world
-
-        def unhoused(most: int) -> bool:
-            return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
-
-        housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
-        if not housed:
-            return
-        self.goal.world.count("classes of shapes")
-        some = ShapeClass.of(world, x.column, x.sites, housed)
-        least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
-        if math.isfinite(least):
-            self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
         bounds = self.goal.price(t, c, x.state)
