@@ -12,7 +12,6 @@ from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import SAMPLED, likely, sampled
-from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import JointProblem, problem_of
 from planner.models.joint.split import Column
@@ -104,9 +103,9 @@ class FewestFreeDays(FewestDays):
         """Seconds a sequence above which nothing matters."""
         return self.ceiling * (1 + EPS)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Lower the ceiling by the columns of a sample of strategies."""
-        for bound, s in sampled(loop, SAMPLED):
+        for bound, s in sampled(self.loop, SAMPLED):
             self.tick()
             if bound >= self.ceiling:
                 return

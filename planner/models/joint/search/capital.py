@@ -20,7 +20,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import Goal, Key, OpenNodes, Ranges
+from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.search.ranges import by_blocks
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -106,14 +106,14 @@ class LeastCapital(Goal):
             return np.where(cheaper, late, soon)
         return late if cheaper else soon
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         if self.first is not None:
             self._try(0.0, self.first)
         if self.incumbent is not None:
             return
         self.seeks = True
-        for usd, column in cheap_columns(self, loop):
+        for usd, column in cheap_columns(self, self.loop):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return
@@ -347,7 +347,7 @@ class LeastRank(LeastCapital):
         """Most capital that a plan may have to tie."""
         return self.budget + CENTS
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Look at the column of a plan at hand first."""
         if self.first is not None:
             self._try(0.0, self.first)

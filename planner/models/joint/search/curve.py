@@ -133,7 +133,6 @@ class WholeCurve(Goal):
     front: Front = field(default_factory=Front)
     proven: float = math.inf  # gap that no plan of the box exceeds
     tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
-    loop: Loop | None = None
 
     @property
     def has_plan(self) -> bool:
@@ -170,8 +169,7 @@ class WholeCurve(Goal):
 
     def run(self) -> Stopped:
         """Search until every gap is within epsilon or a limit comes; return which came first."""
-        self.loop = Loop(goal=self)
-        stopped = self.loop.run()
+        stopped = Loop(goal=self).run()
         if stopped == "proved":
             self._note(self.epsilon)
         return stopped
@@ -192,8 +190,7 @@ class WholeCurve(Goal):
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Lower the proven gap to the largest one left among open nodes."""
-        if self.loop is not None:
-            self._note(-self.loop.least_key)
+        self._note(-self.loop.least_key)
         return False
 
     def _note(self, gap: float) -> None:
@@ -237,7 +234,7 @@ class WholeCurve(Goal):
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
         usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
-        self._price_once(column, usd, min(0.5, -self.loop.current if self.loop is not None else 0.5))
+        self._price_once(column, usd, min(0.5, -self.loop.current))
         return usd
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:

@@ -12,7 +12,7 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import Goal, Key, OpenNodes, Ranges
+from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Target, World, open_sites, shapes, spared
@@ -61,7 +61,6 @@ class FewestDays(Goal):
     # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    loop: OpenNodes | None = None
     nodes: int = 0  # that were opened
 
     @property
@@ -80,8 +79,7 @@ class FewestDays(Goal):
     @property
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
-        key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(self.floor, min(key, self.world.unproven.seconds))
+        least = max(self.floor, min(self.loop.least_key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
@@ -126,9 +124,8 @@ class FewestDays(Goal):
         """Return the seconds above which no plan is of use to this goal or to another that goes on."""
         return self.most_seconds * (1 + self.within)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
-        self.loop = loop
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
@@ -138,7 +135,7 @@ class FewestDays(Goal):
             self.priced_first = dive.descend(self, column)
         if self.at_floor:
             return
-        dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
+        dive.dive(self, self.loop, self.world.cache.warm_starts(self.world.size))
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             dive.improve(self, best, lambda: self.distance <= self.gap)
@@ -326,9 +323,8 @@ class FastestOfEachKind(FewestDays):
         """Whether the search ended before its proof."""
         return self.priced >= self.most_shapes
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek no first plans: the fastest of all is known."""
-        self.loop = loop
 
     def reached(self, t: float, c: float, what: object) -> bool:
         """End where as many shapes were priced as may be."""

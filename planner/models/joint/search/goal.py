@@ -101,6 +101,7 @@ class Goal(ABC):
     incumbent: JointPlan | None = None
     # Share by which plans worse than the best are of use to a goal that goes on: nodes that may hold such stay open.
     within: float = 0.0
+    loop: OpenNodes = field(default_factory=OpenNodes)  # the search of the goal, once it has begun
     spoke: float = field(default_factory=time.perf_counter)  # when it said last where the search is
 
     @property
@@ -139,7 +140,7 @@ class Goal(ABC):
     def cutoff(self, c: Any) -> Any:
         """Return the seconds from which plans of at least a capital are of no use, or of each capital."""
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans, once a sample of strategies is open."""
 
     def all_open(self) -> None:

@@ -138,7 +138,7 @@ class Loop(OpenNodes):
             if goal.opens(x.seconds, x.usd):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
                 self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
-        return self._searched(lambda: goal.begin(self))
+        return self._searched(goal.begin)
 
     def _begin(self) -> None:
         """Open all strategies and seek first plans; where there are many, first among a sample of these."""
@@ -157,7 +157,7 @@ class Loop(OpenNodes):
 
     def _seek_first_plans(self) -> None:
         """Seek first plans; a limit that left the search time for one strikes once it has one."""
-        self.goal.begin(self)
+        self.goal.begin()
         if self.goal.has_plan_in_time:
             first_plan_found()
 
@@ -171,6 +171,7 @@ class Loop(OpenNodes):
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
         goal = self.goal
+        goal.loop = self
         try:
             begin()
             while self.heap:
