@@ -29,16 +29,21 @@ def ended_by_choice(
     """
     progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
     report(progress, "", solution.days, solution.lower_bound)
-    best, most = solution.plan, _most_given_up(instance, solution, gap)
-    sought = _others_asked(instance, seek_others=seek_others)
-    if best is None or most is None or solution.stopped != "proved" or not sought:
+    best = solution.plan
+    if best is None or solution.stopped != "proved" or not _others_asked(instance, seek_others=seek_others):
         return solution, {}
     search, cache.search = cache.search, None
     if search is not None and search.goal.incumbent is not best:
         search = None
     world = solving.world(instance)
     while True:
-        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
+        days, bound, latest = solution.days or math.inf, solution.lower_bound, instance.limits.deadline_days or math.inf
+        proven = bound is not None and bound >= days * (1 - EPS)
+        if gap and bound is not None:
+            latest = min(latest, bound / (1 - gap))
+        most = max(
+            0.0, latest / days - 1
+        )  # share of the fewest days that the gap and the deadline leave to be given up
         kept = None if search is None or proven else search.copy()
         chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)
@@ -46,7 +51,6 @@ def ended_by_choice(
             return replace(solution, plan=chosen, days=days_of(world.problem.instance, chosen.seconds)), more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
-        most = _most_given_up(instance, solution, gap) or 0.0
         report(progress, "", solution.days, solution.lower_bound)
         search = kept
 
@@ -102,16 +106,6 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
     )
-
-
-def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
-    """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
-    if not solution.days:
-        return None
-    most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
-    if gap and solution.lower_bound is not None:
-        most = min(most, solution.lower_bound / (1 - gap))
-    return max(0.0, most / solution.days - 1)
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:

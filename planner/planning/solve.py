@@ -190,9 +190,9 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     cheapest fabric, and else `layout`: no strategy is faster with the block. `owned_racks` are those without a grid.
     """
     choice = solution.plan
-    block = None if choice is None else choice.column.strategy.block(choice.column.p)
-    if choice is None or block is None or solution.stopped != "proved":
+    if choice is None or solution.stopped != "proved":
         return None
+    block = choice.column.block
     blocks, joined = sum(choice.blocks_by_site.values()), max_joined_racks(instance, block.rails)
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:

@@ -134,7 +134,7 @@ class _Ties:
 
     def most_local(self, plan: JointPlan) -> End | None:
         """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
-        if self.search.world.templates is None:
+        if self.search.goal.world.templates is None:
             return None
         at = local_share(plan)
         asked = at + MORE
@@ -167,7 +167,7 @@ class _Ties:
         first: Column | None,
     ) -> tuple[JointPlan | None, bool]:
         """Return a plan of lower rank among those that tie, if there is any, and whether the search was ended."""
-        world = self.search.world
+        world = self.search.goal.world
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
         goal = LeastRank(
@@ -209,10 +209,7 @@ def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
 
 def local_share(plan: JointPlan) -> float:
     """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
-    block = plan.column.strategy.block(plan.column.p)
-    if block is None:
-        return 1.0
-    shares = []
+    block, shares = plan.column.block, []
     for site, t in plan.templates.items():
         leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
         shares.append(float(rack_order.leaf_local_shares(*at, block.stage_racks, leaf)[0]))

@@ -40,7 +40,6 @@ SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans
 class CapitalSearch:
     """A search for the least capital by a deadline, which goals of plans that tie may take over."""
 
-    world: World
     goal: LeastCapital
     loop: Loop  # its own, or one by days that it goes on with
 
@@ -82,7 +81,7 @@ class CapitalSearch:
             within=within,
             end_gap=gap,
         )
-        return cls(world=world, goal=goal, loop=search or Loop(goal=goal))
+        return cls(goal=goal, loop=search or Loop(goal=goal))
 
     def run(self, *, days: bool = True) -> JointSolution:
         """Return the cheapest plan, of equal ones the fastest.
@@ -90,13 +89,14 @@ class CapitalSearch:
         Where there is none the `days` of every plan are bounded, which takes about as long as the search.
         """
         stopped = self.loop.run() if self.loop.goal is self.goal else self.loop.go_on(self.goal)
-        goal, unproven, instance = self.goal, self.world.unproven.usd, self.world.problem.instance
-        plan, counts = goal.incumbent, dict(sorted(self.world.counts.items()))
+        goal, world = self.goal, self.goal.world
+        unproven, instance = world.unproven.usd, world.problem.instance
+        plan, counts = goal.incumbent, dict(sorted(world.counts.items()))
         if plan is None:
             proven = stopped == "proved" and math.isinf(unproven)
             least = math.inf
             if days and stopped == "proved":
-                fewest = FewestFreeDays(world=self.world)
+                fewest = FewestFreeDays(world=world)
                 least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
             return JointSolution(
                 status=JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN,

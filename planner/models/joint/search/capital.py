@@ -228,10 +228,9 @@ class LeastCapital(Goal):
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
         # Few GPUs share few switches: these cost far more than the ports that are used.
-        block = column.strategy.block(column.p)
-        if block is None or not self._builds_fabrics:
+        if not self._builds_fabrics:
             return c
-        bounds, blocks = list[float](), block.blocks(column.d)
+        bounds, block, blocks = list[float](), column.block, column.block.blocks(column.d)
         for sites in open_sites(self.world, column):
             if sites > 1:
                 bounds.append(self.sites_floor(column, sites, c))
@@ -243,9 +242,7 @@ class LeastCapital(Goal):
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites by prices."""
-        block = column.strategy.block(column.p)
-        if block is None:
-            return math.inf
+        block = column.block
         return max(c, self.floor.usd_at(sites, block.blocks(column.d) * block.racks, block.rails))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
@@ -311,8 +308,7 @@ class LeastCapital(Goal):
         """Return a plan with its racks at the prices of the search, where no sites price them."""
         if self.world.sites is not None:
             return plan
-        block = plan.column.strategy.block(plan.column.p)
-        racks = [g * block.racks for g in plan.shape.blocks] if block is not None else []
+        racks = [g * plan.column.block.racks for g in plan.shape.blocks]
         fabrics = sum(t.usd for t in plan.templates.values())
         return replace(plan, capital_usd=replace(self.floor, rail_usd=0.0).usd_over(racks, 0) + fabrics)
 

@@ -239,10 +239,7 @@ class WholeCurve(Goal):
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column by sites; at one site its least fabric counts, if spares leave no choice."""
-        block = column.strategy.block(column.p)
-        if block is None:
-            return math.inf
-        blocks = block.blocks(column.d)
+        block, blocks = column.block, column.block.blocks(column.d)
         without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
         if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
             return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)

@@ -191,13 +191,12 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
 
 def rescaled(column: Column, share: float) -> Column:
     """Return a column with as many replicas more as there is money more, and a block."""
-    block, s = column.strategy.block(column.p), column.strategy
     if _pinned(column):
         return column
-    more = 1 if block is None else block.replicas
-    most = s.problem.max_sequences // s.shape.micro_batch // (column.p if column.v > 1 else 1)
-    d = max(1, min(most, math.ceil(column.d * share) + more if math.isfinite(share) else column.d))
-    return replace(column, d=d, m=min(column.m, most * (column.p if column.v > 1 else 1) // d))
+    s, rounds = column.strategy, column.p if column.v > 1 else 1
+    most = s.problem.max_sequences // s.shape.micro_batch // rounds
+    d = max(1, min(most, math.ceil(column.d * share) + column.block.replicas if math.isfinite(share) else column.d))
+    return replace(column, d=d, m=min(column.m, most * rounds // d))
 
 
 def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> Iterator[tuple[float, Column]]:
@@ -236,8 +235,8 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
     # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
     # sample is far from the best of all.
-    block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
-    each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
+    pinned, priced, each = _pinned(column), False, column.block.replicas
+    whole = (column.d - 1) // each
     refused, sites = whole + 1, goal.world.sites
     few = first and sites is not None and sites.designed  # a refusal takes seconds there
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
@@ -270,10 +269,9 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
     """Keep a fast plan of a column whose replicas are shared out over sites as some plan has them."""
-    block = column.strategy.block(column.p)
-    if block is None or len(replicas) not in open_sites(goal.world, column):
+    if len(replicas) not in open_sites(goal.world, column):
         return
-    blocks = tuple(sorted((block.blocks(n) for n in replicas), reverse=True))
+    blocks = tuple(sorted((column.block.blocks(n) for n in replicas), reverse=True))
     every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
     shape = next((shape for shape in every if shape.blocks == blocks), None)
     if shape is not None:
@@ -362,9 +360,9 @@ def grown(goal: Goal, column: Column, most: int) -> Column | None:
     """Return a column with as few blocks more as bring its time on a free network under the limit."""
     # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
     # steps than a few, or costs more than a plan that is known.
-    block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
-    if block is None or _pinned(column):
-        return column if block is not None and free_seconds(goal.world, column, limit) < limit else None
+    block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)
+    if _pinned(column):
+        return column if free_seconds(goal.world, column, limit) < limit else None
     replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
     for _ in range(STEPS):
         found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)

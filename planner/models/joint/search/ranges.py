@@ -186,9 +186,7 @@ def repriced(goal: Goal, x: Columns) -> list[Columns]:
     left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
     p, own = np.unique(table.p, return_inverse=True)
     kinds = [x.strategy.block(int(n)) for n in p]
-    racks, rails = (
-        np.array([0 if block is None else getattr(block, name) for block in kinds])[own] for name in ("racks", "rails")
-    )
+    racks, rails = (np.array([getattr(block, name) for block in kinds])[own] for name in ("racks", "rails"))
     blocks = table.blocks()
     usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
     some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
