@@ -65,8 +65,8 @@ def solve_instance(
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
                 known = JointCache() if cache is None else cache
-                how: dict[str, Any] = {"options": options, "deadline": longer, "progress": progress}
-                plan = _solved(instance, Solving(cache=known, first=first, **how))
+                how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
+                plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
         except UnansweredError as error:  # of a question that a plan cannot be written without

@@ -264,14 +264,29 @@ class WholeCurve(Goal):
         self._price_once(column, c, self.front.gap(t, c))
 
     def _price_once(self, column: Column, usd: float, gap: float) -> None:
-        """Price a column once for each step of capital, covered or not: it covers those like it."""
+        """Price the first shape of a column that a capital pays, fewest sites first, once for each step of capital."""
+        # Covered or not: it covers those like it.
         if not usd <= self.front.most_usd:
             return
         step = max(0.005, 2.0 ** math.floor(math.log2(min(max(gap, 1e-3), 0.5)))) * COLUMN_STEP
         bucket = step, math.floor(math.log(usd) / step)
-        if bucket not in self.tried:
-            self.tried.add(bucket)
-            self.try_column(column, usd * (1 + step))
+        if bucket in self.tried:
+            return
+        self.tried.add(bucket)
+        most = usd * (1 + step)
+        late = self.front.cutoff(most, 0.0) * (1 - 2 * EPS)
+        if not free_seconds(self.world, column, min(late, NEVER)) < late:
+            return
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+            for sites in open_sites(self.world, choice):
+                shape = next(shapes(choice, sites), None)
+                if shape is None:
+                    continue
+                q = ShapeProblem(world=self.world, column=choice, shape=shape)
+                plan = fastest(replace(q, world=self.capped(most, q.racks)), min(late, NEVER), likely=True)
+                if plan is not None:
+                    self.keep(plan)
+                    return
 
     @cached_property
     def fabrics(self) -> LeastFabrics:
@@ -289,15 +304,12 @@ class WholeCurve(Goal):
             usd += self.world.owned_usd - racks * self.floor.rack_usd
         return self.world.with_budget(max(usd, 1.0))
 
-    def usd_of(self, plan: JointPlan) -> float:
-        """Return the capital of a plan; of racks at hand that of those in use."""
-        if self.world.sites is not None:
-            return plan.capital_usd
-        return plan.capital_usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
-
-    def keep(self, plan: JointPlan | None) -> bool:
-        """Hand a plan to the front."""
-        return plan is not None and self.front.add(plan.seconds, self.usd_of(plan), plan)
+    def keep(self, plan: JointPlan) -> None:
+        """Hand a plan to the front with its capital; of racks at hand with that of those in use."""
+        usd = plan.capital_usd
+        if self.world.sites is None:
+            usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
+        self.front.add(plan.seconds, usd, plan)
 
     def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
         """Begin a shape of which nothing is refused."""
@@ -335,23 +347,8 @@ class WholeCurve(Goal):
         q = x.problem
         plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
         x.refused.append((usd, late if plan is None else plan.seconds))
-        self.keep(plan)
-
-    def try_column(self, column: Column, usd: float) -> bool:
-        """Price the first shape of a column that a capital pays, fewest sites first; return whether it has a plan."""
-        late = self.front.cutoff(usd, 0.0) * (1 - 2 * EPS)
-        if not free_seconds(self.world, column, min(late, NEVER)) < late:
-            return False
-        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-            for sites in open_sites(self.world, choice):
-                shape = next(shapes(choice, sites), None)
-                if shape is None:
-                    continue
-                q = ShapeProblem(world=self.world, column=choice, shape=shape)
-                plan = fastest(replace(q, world=self.capped(usd, q.racks)), min(late, NEVER), likely=True)
-                if plan is not None:
-                    return self.keep(plan)
-        return False
+        if plan is not None:
+            self.keep(plan)
 
 
 def racks_with_spares(plan: JointPlan) -> int:

@@ -49,7 +49,6 @@ class FewestDays(Goal):
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
-    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     priced_first: bool = False  # whether that column was priced
@@ -86,11 +85,6 @@ class FewestDays(Goal):
     def distance(self) -> float:
         """The gap: incumbent less bound, relative to the incumbent."""
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
-
-    @property
-    def has_rival(self) -> bool:
-        """Whether a plan of this search or of another is known, which plans of use must beat."""
-        return self.has_plan or math.isfinite(self.rival)
 
     @property
     def at_floor(self) -> bool:

@@ -99,6 +99,7 @@ class Goal(ABC):
 
     world: World
     incumbent: JointPlan | None = None
+    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
     # Share by which plans worse than the best are of use to a goal that goes on: nodes that may hold such stay open.
     within: float = 0.0
     loop: OpenNodes = field(default_factory=OpenNodes)  # the search of the goal, once it has begun
@@ -113,11 +114,6 @@ class Goal(ABC):
     def has_plan(self) -> bool:
         """Whether there is a plan yet."""
         return self.incumbent is not None
-
-    @property
-    def has_rival(self) -> bool:
-        """Whether a plan of this search or of another is known, which plans of use must beat."""
-        return self.has_plan
 
     @property
     def has_plan_in_time(self) -> bool:
@@ -268,5 +264,5 @@ class Goal(ABC):
         return 0.0
 
     @abstractmethod
-    def keep(self, plan: JointPlan) -> Any:
+    def keep(self, plan: JointPlan) -> None:
         """Hold a plan if it is of use."""

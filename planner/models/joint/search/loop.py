@@ -237,7 +237,8 @@ class Loop(OpenNodes):
         of = table_of(self.goal.world, s)
         self.goal.world.count("pipelines", len(of))
         # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
-        holding = None if self.goal.has_rival else pipelines_in_memory(self.goal.world, s)
+        known_plan = self.goal.has_plan or math.isfinite(self.goal.rival)
+        holding = None if known_plan else pipelines_in_memory(self.goal.world, s)
         for some in self.goal.first_ranges(of):
             x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
             self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
