@@ -37,7 +37,7 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, Node, OpenNodes, Ranges, Stopped
+from planner.models.joint.search.goal import Goal, OpenNodes, Ranges, Stopped
 from planner.models.joint.search.ranges import (
     NEVER,
     Columns,
@@ -105,15 +105,12 @@ class Loop(OpenNodes):
 
     def copy(self) -> "Loop":
         """Return a search of the same open nodes and opened shapes: one goal may go on with it, and one here."""
-        heap, nodes = list[Node](), list[Node]()
-        for *at, what in self.heap:
-            own, other = what, what
+        nodes = self.heap.copy()
+        for place, (key, order, t, c, what) in enumerate(nodes):
             if isinstance(what, ShapesLeft) and what.rest is not None:
-                mine, others = itertools.tee(what.rest)
-                own, other = replace(what, rest=mine), replace(what, rest=others)
-            heap.append((*at, own))
-            nodes.append((*at, other))
-        self.heap = heap
+                own, other = itertools.tee(what.rest)
+                self.heap[place] = key, order, t, c, replace(what, rest=own)
+                nodes[place] = key, order, t, c, replace(what, rest=other)
         # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
