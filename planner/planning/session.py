@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
 
 
-SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
-
-
 def column_of(layout: LayoutPlan, world: World) -> Column | None:
     """Return the column of a layout in the declared space of an instance; None where it is not in it."""
     stages, virtual = layout.pipeline_parallel, layout.virtual_stages
@@ -68,11 +65,11 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     """
     if plan.layout is None or plan.objective.name != instance.objective.minimize:
         return None
-    sections = {name: section for name in SECTIONS if (section := getattr(plan, name))}
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
         name: section.replaced(certificate=section.certificate.replaced(**unproven))
-        for name, section in sections.items()
+        for name in ("sites", "wan", "layout", "fabric", "placement")
+        if (section := getattr(plan, name))
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
     changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}
