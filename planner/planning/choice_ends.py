@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
-from planner.models.joint.least_cost import cheaper_within
+from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import Solving
 from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, World
@@ -29,27 +29,30 @@ def ended_by_choice(
     """
     progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
     report(progress, "", solution.days, solution.lower_bound)
-    best, most = solution.plan, _most_given_up(instance, solution, gap)
-    sought = _others_asked(instance, seek_others=seek_others)
-    if best is None or most is None or solution.stopped != "proved" or not sought:
+    best = solution.plan
+    if best is None or solution.stopped != "proved" or not _others_asked(instance, seek_others=seek_others):
         return solution, {}
     search, cache.search = cache.search, None
     if search is not None and search.goal.incumbent is not best:
         search = None
     world = solving.world(instance)
     while True:
-        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
-        kept = None if search is None or proven else search.left()
+        days, bound, latest = solution.days or math.inf, solution.lower_bound, instance.limits.deadline_days or math.inf
+        proven = bound is not None and bound >= days * (1 - EPS)
+        if gap and bound is not None:
+            latest = min(latest, bound / (1 - gap))
+        most = max(
+            0.0, latest / days - 1
+        )  # share of the fewest days that the gap and the deadline leave to be given up
+        kept = None if search is None or proven else search.copy()
         chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
             return replace(solution, plan=chosen, days=days_of(world.problem.instance, chosen.seconds)), more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
-        most = _most_given_up(instance, solution, gap) or 0.0
         report(progress, "", solution.days, solution.lower_bound)
-        if search is not None:
-            search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
+        search = kept
 
 
 def _choice(
@@ -63,7 +66,7 @@ def _choice(
         if not goal.tolerance:
             return best, {}, ()
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
-        left = None if search is None else search.left()
+        left = None if search is None else search.copy()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)
@@ -83,7 +86,8 @@ def _choice(
         )
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
-    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=limit, progress=reported)
+    almost = best.seconds * (1 + ALMOST_AS_FAST)
+    cheap = CapitalSearch.begun(world, almost, known=best, time_limit=limit, progress=reported).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
@@ -102,16 +106,6 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
     )
-
-
-def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
-    """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
-    if not solution.days:
-        return None
-    most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
-    if gap and solution.lower_bound is not None:
-        most = min(most, solution.lower_bound / (1 - gap))
-    return max(0.0, most / solution.days - 1)
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:

@@ -47,14 +47,10 @@ class HardwareChoice:
     others: tuple[HardwareAnswer, ...]
 
 
-def each_alone(instance: Instance) -> list[Instance]:
-    """List the instance with each of its GPUs and racks alone, its own first."""
-    return [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]
-
-
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
     """Return the instance with that one of its GPUs and racks alone that some hardware names."""
-    return next(alone for alone in each_alone(instance) if hardware_kind(alone.hardware) == hardware_kind(hardware))
+    kind = hardware_kind(hardware)
+    return instance.replaced(hardware=next(x for x in instance.hardware.each_alone() if hardware_kind(x) == kind))
 
 
 def best_choice(
@@ -76,7 +72,8 @@ def best_choice(
         seconds = float(training_flop(active_parameters(machine.model), alone.workload.tokens)) / (flop * racks)
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
-    asked, in_date = each_alone(instance), instance.objective.minimize == FINISH_DATE
+    asked = [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]  # its own first
+    in_date = instance.objective.minimize == FINISH_DATE
     questions = sorted((start for one in asked for start in each_start(one)), key=merit)
     answers = list[HardwareAnswer]()
     for alone in asked if len(asked) > 1 else ():
@@ -97,7 +94,7 @@ def best_choice(
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
-    kinds = [hardware_kind(alone.hardware) for alone in asked]  # its own first
+    kinds = [hardware_kind(alone.hardware) for alone in asked]
     in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
 

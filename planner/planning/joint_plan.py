@@ -16,7 +16,7 @@ from planner.physics.network import transport
 from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import RackBlock, layout_values, write_layout
+from planner.physics.training.parallel_strategy import layout_values, write_layout
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import (
     BRANCHING,
@@ -171,14 +171,6 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
     return LayoutMetrics.model_validate(figures)
 
 
-def _block(choice: JointPlan) -> RackBlock:
-    """Return the racks that hold whole replicas."""
-    block = choice.column.strategy.block(choice.column.p)
-    if block is None:
-        raise ValueError("joint: a column without a block")
-    return block
-
-
 def _at_cheapest_energy(
     instance: Instance, choice: JointPlan, options: Options, spent: float
 ) -> tuple[JointPlan, "Sites | None"]:
@@ -240,7 +232,7 @@ def _sites_and_fibre(
 
 
 def _rank_orders(choice: JointPlan) -> Orders:
-    block, orders = _block(choice), Orders()
+    block, orders = choice.column.block, Orders()
     for site, template in sorted(choice.templates.items()):
         design, blocks = template.design, choice.blocks_by_site[site]
         order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
@@ -280,7 +272,7 @@ def _fabrics(
             template,
             crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,
-            wired_gpus_per_rack=_block(choice).rails if choice.upkeep is None else choice.upkeep.rails,
+            wired_gpus_per_rack=choice.column.block.rails if choice.upkeep is None else choice.upkeep.rails,
             rates=rates,
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
@@ -289,7 +281,7 @@ def _fabrics(
 
 
 def _placement(choice: JointPlan, orders: Orders, certificate: Certificate) -> PlacementPlan:
-    block, min_split, sites = _block(choice), 0, dict[str, SitePlacement]()
+    block, min_split, sites = choice.column.block, 0, dict[str, SitePlacement]()
     for site, (order, _) in orders.items():
         design = choice.templates[site].design
         free = transport.domain_racks(design.racks, design.domain_racks)

@@ -51,10 +51,8 @@ def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
     """Return the columns that only sites and budget refused, those that differ in replicas and micro-batches as one."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
     for days, column in solution.excluded:
-        block = column.strategy.block(column.p)
-        if block is None:
-            raise ValueError("joint: a column without a block")
-        key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, block.stages_per_rack)
+        per_rack = column.block.stages_per_rack
+        key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, per_rack)
         groups[key][column.d] = min(days, groups[key].get(column.d, days))
     columns = list[ExcludedColumn]()
     for (shape, stages, virtual, zero, order, per_rack), by_replicas in groups.items():

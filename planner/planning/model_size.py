@@ -17,7 +17,7 @@ from planner.errors import InputError, InternalError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
+from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on, strategy_of
 from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
@@ -272,14 +272,15 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "loss": transformer.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
-    if found.racks is None or found.strategy is None:
+    if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
         why = none if found.status == "infeasible" else "the time limit came first"
         return LimitPoint.model_validate(known | {"reason": why})
     conditions = conditions_of(problem_on(asked, found.racks))
-    breakdown = step_prediction.step_breakdown(machine, conditions, found.strategy)
+    strategy = strategy_of(found.plan)
+    breakdown = step_prediction.step_breakdown(machine, conditions, strategy)
     seconds = sum(breakdown.values())
-    layout = {key: own for key, own in layout_values(found.strategy).items() if key in LimitLayout.model_fields}
+    layout = {key: own for key, own in layout_values(strategy).items() if key in LimitLayout.model_fields}
     return LimitPoint.model_validate(
         known
         | {

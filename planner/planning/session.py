@@ -10,7 +10,6 @@ from planner.checks.check_plan import check
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
 from planner.physics.training.parallel_strategy import shape_values
@@ -30,14 +29,17 @@ if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
 
 
-SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
-
-
 def column_of(layout: LayoutPlan, world: World) -> Column | None:
     """Return the column of a layout in the declared space of an instance; None where it is not in it."""
     stages, virtual = layout.pipeline_parallel, layout.virtual_stages
     for strategy in world.strategies():
-        if not _cuts(strategy, layout):
+        own = shape_values(strategy.shape) | {"schedule": strategy.order}
+        kept = strategy.shape.recompute == layout.recompute and strategy.recomputes != "some"
+        kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
+        if not kept or any(own[x] != getattr(layout, x) for x in own.keys() - {"recompute", "experts_overlap"}):
+            continue
+        block = strategy.block(stages)
+        if block is None or block.stages_per_rack != layout.stages_per_rack:
             continue
         pipelines, zeros = strategy.pipelines, strategy.problem.zero_stages
         if ((pipelines.p == stages) & (pipelines.v == virtual)).any() and layout.zero_stage in zeros:
@@ -56,17 +58,6 @@ def column_like(column: Column, world: World) -> Column | None:
     return None
 
 
-def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
-    shape = strategy.shape
-    own = shape_values(shape) | {"schedule": strategy.order}
-    if any(getattr(layout, key) != value for key, value in own.items() if key not in ("recompute", "experts_overlap")):
-        return False
-    kept = shape.recompute == layout.recompute and strategy.recomputes != "some"
-    kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
-    block = strategy.block(layout.pipeline_parallel) if kept else None
-    return block is not None and block.stages_per_rack == layout.stages_per_rack
-
-
 def carried(plan: Plan, instance: Instance) -> Plan | None:
     """Return a plan as one of another instance, without a bound; None where it breaks a rule of it.
 
@@ -74,11 +65,11 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     """
     if plan.layout is None or plan.objective.name != instance.objective.minimize:
         return None
-    sections = {name: section for name in SECTIONS if (section := getattr(plan, name))}
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
         name: section.replaced(certificate=section.certificate.replaced(**unproven))
-        for name, section in sections.items()
+        for name in ("sites", "wan", "layout", "fabric", "placement")
+        if (section := getattr(plan, name))
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
     changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}

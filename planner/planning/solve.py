@@ -61,19 +61,20 @@ def solve_instance(
     with turn(deadline) as mine:
         if not mine:
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
-            return _ended(plan.replaced(stopped=deadline.cause), deadline)
+            return plan.replaced(stopped=deadline.cause)
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
                 known = JointCache() if cache is None else cache
-                how: dict[str, Any] = {"options": options, "deadline": longer, "progress": progress}
-                plan = _solved(instance, Solving(cache=known, first=first, **how))
+                how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
+                plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
         except UnansweredError as error:  # of a question that a plan cannot be written without
             plan = unanswered(instance, options, str(error))
-        plan = _ended(plan, deadline)
+        if plan.stopped == "proved" and plan.status not in ("optimal", "infeasible"):
+            ended = deadline.cause if deadline.passed else "gap" if plan.status == "feasible" else "limit"
+            plan = plan.replaced(stopped=ended)
         start(progress, "check")
-        # It is an InternalError where the environment asks for one.
         asked = inspection(plan, cache)
         seen = cache is not None and asked is not None and asked in cache.inspected
         broken = check(plan, stop=lambda: seen or deadline.passed)
@@ -99,14 +100,6 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.objective.minimize == FRONTIER:
         return plan_of_frontier(instance, solving.left, solving.progress, alone)
     return _decided(instance, solving)
-
-
-def _ended(plan: Plan, deadline: Deadline) -> Plan:
-    """Return the plan with its stop reason: `proved` only for a status that is proven, else the limit that ended it."""
-    if plan.stopped != "proved" or plan.status in ("optimal", "infeasible"):
-        return plan
-    ended = deadline.cause if deadline.passed else "gap" if plan.status == "feasible" else "limit"
-    return plan.replaced(stopped=ended)
 
 
 def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
@@ -196,9 +189,9 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     cheapest fabric, and else `layout`: no strategy is faster with the block. `owned_racks` are those without a grid.
     """
     choice = solution.plan
-    block = None if choice is None else choice.column.strategy.block(choice.column.p)
-    if choice is None or block is None or solution.stopped != "proved":
+    if choice is None or solution.stopped != "proved":
         return None
+    block = choice.column.block
     blocks, joined = sum(choice.blocks_by_site.values()), max_joined_racks(instance, block.rails)
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:

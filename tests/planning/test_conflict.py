@@ -316,7 +316,7 @@ def ended(
             max_open=2,
         )
 
-    column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
+    column = SimpleNamespace(block=BLOCK)
     placed = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks})
     plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
     with pytest.MonkeyPatch.context() as patched:
@@ -330,7 +330,7 @@ def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(rac
     """64 ports join 16 racks by 4 GPUs of each; of a cluster without that many racks these end the plan."""
     i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40})
     i = i.replaced(pins={})
-    column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
+    column = SimpleNamespace(block=BLOCK)
     plan = SimpleNamespace(column=column, blocks_by_site={"cluster": 7 + racks})
     assert solve.limited_by(i, SimpleNamespace(plan=plan, stopped="proved"), SOLVING) == end
 

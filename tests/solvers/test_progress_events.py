@@ -15,7 +15,7 @@ from joint_brute_force import toy
 from ortools.sat.python import cp_model
 
 import planner
-from planner.models.joint.search import capital as nodes
+from planner.models.joint.search import goal as nodes
 from planner.solvers.progress import INDEX, Reporter, _unique, report, start
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}

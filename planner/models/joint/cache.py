@@ -71,9 +71,18 @@ class JointCache:
         """Make the cache that of an instance: start anew where more than its size differs."""
         question = _question(instance), without, how
         if question != self.question:
-            fresh = JointCache(question=question, by_hardware=self.by_hardware, timed=self.timed, answers=self.answers)
-            kept = () if self.question is None else _kept(self.question, question)
-            for name in self.__dataclass_fields__.keys() - set(kept):
+            fresh, kept = JointCache(question=question), {"by_hardware", "timed", "answers"}
+            if self.question is not None:
+                own, other = _needs(self.question), _needs(question)
+                strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
+                for same, names in (
+                    (strategies, ("cut", "terms")),
+                    (strategies and sites, ("tables", "tables_for", "bounds", "holding", "free", "slower")),
+                    (sites, ("sites", "site_bounds")),
+                    (fabrics, ("templates",)),
+                ):
+                    kept.update(names if same else ())
+            for name in self.__dataclass_fields__.keys() - kept:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
         if self.paid_racks != instance.hardware.racks:
@@ -126,14 +135,6 @@ def most_paid(instance: Instance) -> tuple[float, float]:
     if instance.grid is not None or racks is None:
         return money, math.inf
     return (money, racks) if racks * rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
-
-
-def _kept(own: Question, other: Question) -> tuple[str, ...]:
-    """Return the parts of a cache of one question that serve another too."""
-    strategies, sites, fabrics = (a == b for a, b in zip(_needs(own), _needs(other), strict=True))
-    kept: tuple[str, ...] = ("cut", "terms") if strategies else ()
-    kept += ("tables", "tables_for", "bounds", "holding", "free", "slower") if strategies and sites else ()
-    return kept + (("sites", "site_bounds") if sites else ()) + (("templates",) if fabrics else ())
 
 
 def _needs(question: Question) -> tuple[Any, Any, Any]:

@@ -15,9 +15,9 @@ from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.search.capital import LeastRank, Rank, Simplest
+from planner.models.joint.search.capital import LeastRank, Rank
 from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.loop import Loop, NodesLeft
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import JointPlan, JointSolution, World
@@ -76,17 +76,17 @@ def ends_within(
     share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
     next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
     """
-    left = None if search is None or simpler <= share else search.left()
+    left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
     cheapest = CapitalSearch.begun(
         world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
     )
     found = cheapest.run()
-    if found.plan is None or found.stopped != "proved":
-        return Ends(capital=found)
     ends = Ends(capital=found)
+    if found.plan is None or found.stopped != "proved":
+        return ends
     if share > 0:  # without a share no plan is kept that ties
-        t = _Ties(search=cheapest, seconds=best.seconds * (1 + share), usd=found.plan.capital_usd * (1 + share))
+        t = _Ties(search=cheapest, seconds=limit, usd=found.plan.capital_usd * (1 + share))
         local = t.most_local(found.plan)
         plan, least = (found.plan, 0.0) if local is None else (local.plan, local_share(local.plan))
         ends = replace(ends, local=local, simple=t.simplest(plan, least))
@@ -99,7 +99,7 @@ def ends_within(
 
 
 def simplest_within(
-    world: World, plan: JointPlan, seconds: float, left: NodesLeft | None = None, *, by_designs: bool = False
+    world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
 ) -> End:
     """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
 
@@ -107,7 +107,7 @@ def simplest_within(
     the nodes of a search that kept all plans in time.
     """
     rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
-    goal = Simplest(
+    goal = LeastRank(
         world=world,
         floor=floor_of(world),
         limit=seconds,
@@ -119,8 +119,7 @@ def simplest_within(
         most_nodes=SIMPLER_NODES,
         pipeline_ranks=pipeline_ranks,
     )
-    loop = Loop(goal=goal)
-    stopped = loop.run() if left is None else loop.go_on(goal, left)
+    stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
     proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
     return End(plan=goal.incumbent or plan, proven=proven)
 
@@ -135,7 +134,7 @@ class _Ties:
 
     def most_local(self, plan: JointPlan) -> End | None:
         """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
-        if self.search.world.templates is None:
+        if self.search.goal.world.templates is None:
             return None
         at = local_share(plan)
         asked = at + MORE
@@ -168,7 +167,7 @@ class _Ties:
         first: Column | None,
     ) -> tuple[JointPlan | None, bool]:
         """Return a plan of lower rank among those that tie, if there is any, and whether the search was ended."""
-        world = self.search.world
+        world = self.search.goal.world
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
         goal = LeastRank(
@@ -185,11 +184,11 @@ class _Ties:
             first=first,
         )
         loop = self.search.loop
-        left = loop.left() if local > 0 else None
+        left = loop.copy() if local > 0 else None
         stopped = loop.go_on(goal)
         if left is not None and goal.incumbent is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
-            self.search.loop = Loop(goal=goal, heap=left.nodes, opened=left.shapes)
+            self.search.loop = left
         given_up = math.isfinite(world.unproven.usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 
@@ -210,10 +209,7 @@ def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
 
 def local_share(plan: JointPlan) -> float:
     """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
-    block = plan.column.strategy.block(plan.column.p)
-    if block is None:
-        return 1.0
-    shares = []
+    block, shares = plan.column.block, []
     for site, t in plan.templates.items():
         leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
         shares.append(float(rack_order.leaf_local_shares(*at, block.stage_racks, leaf)[0]))

@@ -5,14 +5,13 @@ There are no grid, fabric or prices, and the network slows sends and allreduces 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from planner.instance.instance import Instance
 from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import SAMPLED, likely, sampled
-from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import JointProblem, problem_of
 from planner.models.joint.split import Column
@@ -95,6 +94,8 @@ class FewestFreeDays(FewestDays):
     Its time `free` bounds that of every plan, infinite where no column fits; no column is priced.
     """
 
+    most_early: ClassVar[int] = 0
+
     ceiling: float = math.inf  # of the fastest that is known
 
     @property
@@ -102,18 +103,14 @@ class FewestFreeDays(FewestDays):
         """Seconds a sequence above which nothing matters."""
         return self.ceiling * (1 + EPS)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Lower the ceiling by the columns of a sample of strategies."""
-        for bound, s in sampled(loop, SAMPLED):
+        for bound, s in sampled(self.loop, SAMPLED):
             self.tick()
             if bound >= self.ceiling:
                 return
             for exact, _ in likely(self.world, s, self.ceiling):
                 self.ceiling = min(self.ceiling, exact)
-
-    def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column; no column is priced."""
-        self.guess = min(self.guess, seconds)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End at the first column, whose time no other is below."""
@@ -131,11 +128,6 @@ class FewestRacks:
     too_few: int  # racks with which no layout is within the days, proven
     days: float | None
     plan: JointPlan | None
-
-    @property
-    def strategy(self) -> ParallelStrategy | None:
-        """The layout of the plan on these racks; None without a plan."""
-        return None if self.plan is None else strategy_of(self.plan)
 
 
 def fewest_racks(

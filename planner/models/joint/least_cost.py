@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -31,7 +30,6 @@ from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, Wor
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.operations import LayerShape
-from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
 
@@ -42,10 +40,8 @@ SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans
 class CapitalSearch:
     """A search for the least capital by a deadline, which goals of plans that tie may take over."""
 
-    world: World
     goal: LeastCapital
-    loop: Loop
-    goes_on: bool = False  # with the nodes of a search by days
+    loop: Loop  # its own, or one by days that it goes on with
 
     @classmethod
     def begun(
@@ -85,22 +81,22 @@ class CapitalSearch:
             within=within,
             end_gap=gap,
         )
-        loop = Loop(goal=goal) if search is None else search
-        return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
+        return cls(goal=goal, loop=search or Loop(goal=goal))
 
     def run(self, *, days: bool = True) -> JointSolution:
         """Return the cheapest plan, of equal ones the fastest.
 
         Where there is none the `days` of every plan are bounded, which takes about as long as the search.
         """
-        stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
-        goal, unproven, instance = self.goal, self.world.unproven.usd, self.world.problem.instance
-        plan, counts = goal.incumbent, dict(sorted(self.world.counts.items()))
+        stopped = self.loop.run() if self.loop.goal is self.goal else self.loop.go_on(self.goal)
+        goal, world = self.goal, self.goal.world
+        unproven, instance = world.unproven.usd, world.problem.instance
+        plan, counts = goal.incumbent, dict(sorted(world.counts.items()))
         if plan is None:
             proven = stopped == "proved" and math.isinf(unproven)
             least = math.inf
             if days and stopped == "proved":
-                fewest = FewestFreeDays(world=self.world)
+                fewest = FewestFreeDays(world=world)
                 least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
             return JointSolution(
                 status="infeasible" if proven else "unknown",
@@ -153,21 +149,6 @@ def solve_joint_cost(
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)
     return found
-
-
-def cheaper_within(
-    world: World,
-    best: JointPlan,
-    share: float = ALMOST_AS_FAST,
-    *,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> JointSolution:
-    """Return the cheapest plan within a share of the best days; at 0, of the plans as fast as the best."""
-    if not 0 <= share < 1:
-        raise InputError(f"objective.tolerance: {share!r} must be at least 0 and less than 1; give a share of the days")
-    limit = best.seconds * (1 + share)
-    return CapitalSearch.begun(world, limit, known=best, time_limit=time_limit, progress=progress).run()
 
 
 BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding

@@ -11,7 +11,6 @@ from planner.models import Options, SitesRequest
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays
-from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
@@ -74,16 +73,38 @@ def solve_joint(
     of_use = DaysOfUse() if of_use is None else of_use
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    rival, floor = (x / days_of(world.problem.instance, 1.0) for x in (of_use.rival, of_use.floor))
+    instance = world.problem.instance
+    rival, floor = (x / days_of(instance, 1.0) for x in (of_use.rival, of_use.floor))
     how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": of_use.within, "floor": floor}
     goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
     loop = Loop(goal=goal)
     stopped = loop.run()
-    solution = _solution(goal, stopped=stopped, failure=loop.failure)
-    if solution.plan is not None:
-        cache.plans[world.size] = solution.plan
+    best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
+    if best is not None:
+        cache.plans[world.size] = best
     cache.search = loop if of_use.within and stopped == "proved" else None
-    return solution
+    if world.sites is not None:
+        world.counts["sites MILPs"] = world.sites.solved
+    # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.
+    if best is not None and stopped == "proved" and goal.gap == 0:
+        bound = min(best.seconds, unproven)
+    known = math.isfinite(bound)
+    status: Status = "optimal" if goal.distance <= max(EPS, goal.gap) else "feasible"
+    if best is None:
+        status = "infeasible" if stopped == "proved" and math.isinf(unproven) else "unknown"
+    return JointSolution(
+        status=status,
+        days=None if best is None else days_of(instance, best.seconds),
+        lower_bound=days_of(instance, bound) if known else None,
+        fabric_free_bound=days_of(instance, min(goal.free, bound)) if known else None,
+        plan=best,
+        counts=dict(sorted(world.counts.items())),
+        stopped="proved" if best is not None and goal.distance <= EPS else stopped,  # whatever ended it behind that
+        failure=loop.failure,
+        excluded=tuple((days_of(instance, key), c) for key, c in goal.columns if key < bound),
+        max_racks=dict(world.sites.most) if world.sites is not None else {},
+        joined_racks={gpus: int(racks) for gpus, racks in world.problem.joined.items() if math.isfinite(racks)},
+    )
 
 
 def world_of(
@@ -131,31 +152,3 @@ def refuse_unusable_pins(instance: Instance) -> None:
     gpus = problem_of(instance).gpus
     if instance.network is not None:
         Templates(instance=instance, transport_slowdown=1.0, power_counts=False).refuse_switches(gpus, None)
-
-
-def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:
-    """Write the outcome: optimal where the bound meets the incumbent, up to rounding or the gap that was asked for."""
-    problem, best = goal.world.problem, goal.incumbent
-    if goal.world.sites is not None:
-        goal.world.counts["sites MILPs"] = goal.world.sites.solved
-    bound = goal.bound
-    if best is not None and stopped == "proved" and goal.gap == 0:
-        bound = min(best.seconds, goal.world.unproven.seconds)
-    known = bound if math.isfinite(bound) else None
-    status: Status = "feasible" if goal.distance > max(EPS, goal.gap) else "optimal"
-    if best is None:
-        status = "infeasible" if stopped == "proved" and math.isinf(goal.world.unproven.seconds) else "unknown"
-    free = min(goal.free, bound)
-    return JointSolution(
-        status=status,
-        days=None if best is None else days_of(problem.instance, best.seconds),
-        lower_bound=None if known is None else days_of(problem.instance, known),
-        fabric_free_bound=None if known is None else days_of(problem.instance, free),
-        plan=best,
-        counts=dict(sorted(goal.world.counts.items())),
-        stopped="proved" if best is not None and goal.distance <= EPS else stopped,  # whatever ended it behind that
-        failure=failure,
-        excluded=tuple((days_of(problem.instance, key), c) for key, c in goal.columns if key < bound),
-        max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
-        joined_racks={gpus: int(racks) for gpus, racks in problem.joined.items() if math.isfinite(racks)},
-    )

@@ -131,7 +131,7 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
         pytest.skip("the toy has no plan")
     limit = best.seconds * (1 + share)
     for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
-        found = simplest_within(world, best, limit, search.left(), by_designs=by_designs)
+        found = simplest_within(world, best, limit, search.copy(), by_designs=by_designs)
         plan = found.plan
         assert found.proven
         if plan is not best:

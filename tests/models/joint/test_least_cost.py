@@ -10,12 +10,11 @@ from joint_cost_brute_force import cost_toy
 from joint_solved import solved
 from tiers import more
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
-from planner.models.joint.least_cost import CapitalSearch, cheaper_within, solve_joint_cost
+from planner.models.joint.least_cost import CapitalSearch, solve_joint_cost
 from planner.models.joint.search import capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.solve import world_of
@@ -202,13 +201,11 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
     best = CapitalSearch.begun(w, math.inf).run().plan
     fastest = solved(i).plan
     for share in (0.0, 0.2, 0.9):
-        known = cheaper_within(w, fastest, share)
+        known = CapitalSearch.begun(w, fastest.seconds * (1 + share), known=fastest).run()
         alone = CapitalSearch.begun(world(i), fastest.seconds * (1 + share)).run()
         assert known.usd == pytest.approx(alone.usd or 0.0)
         assert known.plan.seconds == pytest.approx(alone.plan.seconds)
         assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01
-    with pytest.raises(InputError, match="tolerance"):
-        cheaper_within(w, fastest, 1.0)
 
 
 def in_days(i: Instance, days: float | None) -> JointSolution:

@@ -43,8 +43,9 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.search import days, dive
 from planner.models.joint.search.days import FewestDays
+from planner.models.joint.search.goal import Ranges, all_ranges
 from planner.models.joint.search.loop import Loop, OpenShape, ShapesLeft
-from planner.models.joint.search.ranges import Ranges, all_ranges, bounded, in_memory, under_stage
+from planner.models.joint.search.ranges import bounded, in_memory, under_stage
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
-from planner.models.joint.search.ranges import Ranges, by_blocks
+from planner.models.joint.search.goal import Goal, Key, Ranges
+from planner.models.joint.search.ranges import by_blocks
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -29,7 +29,6 @@ from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
-KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 CHEAPER = 5  # questions for a cheaper plan than the first
 ON_TIME = 0.8  # of the capital of a plan that takes all the time there is, for which the fastest is sought
 CLOSE = 0.97  # of the capital of a plan, above which none is asked for
@@ -51,7 +50,8 @@ class ShapeByCapital:
 class LeastCapital(Goal):
     """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's."""
 
-    world: World
+    most_grown: ClassVar[int] = 100  # strategies and pipelines whose columns are grown until they meet the deadline
+
     floor: MinPrices
     limit: float  # the most seconds a sequence
     budget: float  # the most capital
@@ -59,9 +59,6 @@ class LeastCapital(Goal):
     bounded: Callable[[float], None] = lambda _: None  # called now and then with the bound
     ties: bool = True  # the fastest of the cheapest is sought; else a plan not cheaper by more than `gap` is of no use
     gap: float = 0.0
-    # Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
-    within: float = 0.0
-    incumbent: JointPlan | None = None
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     ended_early: bool = False  # at that gap, or at the known floor
@@ -70,12 +67,6 @@ class LeastCapital(Goal):
     bound: float = 0.0  # on the capital of every plan
     known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
     first: Column | None = None  # of a plan at hand, priced before any other
-    spoke: float = field(default_factory=time.perf_counter)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a goal of plans that tie goes on."""
-        return self.within > 0
 
     @property
     def capital(self) -> float:
@@ -89,44 +80,40 @@ class LeastCapital(Goal):
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
-        return np.where((c <= self.capital) & (t < self.cutoffs(c)), c + self._late(t, c) * LATE, np.inf)
+        return np.where((c <= self.capital) & (t < self.cutoff(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the capital to the cent, ties by time; None where no plan as dear and as slow can be the best."""
         # To the cent, so that rounding does not set the order of equals.
         if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
             return None
-        return round(c, 2) + bool(self._late(t, c)) * LATE, t
+        return round(c, 2) + self._late(t, c) * LATE, t
 
     def _late(self, t: Any, c: Any) -> Any:
         """Return whether nodes can but tie with the cheapest plan, as dear and no faster: they wait for the ends."""
         best = self.incumbent
         if best is None or self.within == 0:
-            return np.zeros(np.shape(c), dtype=bool)
-        return (np.asarray(c) >= best.capital_usd - CENTS) & (np.asarray(t) >= best.seconds * (1 - EPS))
+            return False
+        return (c >= best.capital_usd - CENTS) & (t >= best.seconds * (1 - EPS))
 
-    def cutoff(self, c: float) -> float:
+    def cutoff(self, c: Any) -> Any:
         """Return the limit; the time of the cheapest plan for plans as dear."""
-        if self.incumbent is None or self.within > 0 or c < self.incumbent.capital_usd - CENTS:
-            return self.limit * (1 + EPS)
-        return self.incumbent.seconds * (1 - EPS)
+        late, best = self.limit * (1 + EPS), self.incumbent
+        if best is None or self.goes_on:
+            return late
+        cheaper, soon = c < best.capital_usd - CENTS, best.seconds * (1 - EPS)
+        if isinstance(c, np.ndarray):
+            return np.where(cheaper, late, soon)
+        return late if cheaper else soon
 
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the limit; the time of the cheapest plan for plans as dear."""
-        c = np.asarray(c)
-        if self.incumbent is None or self.within > 0:
-            return np.full(c.shape, self.limit * (1 + EPS))
-        cheaper = c < self.incumbent.capital_usd - CENTS
-        return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
-
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         if self.first is not None:
             self._try(0.0, self.first)
         if self.incumbent is not None:
             return
         self.seeks = True
-        for usd, column in cheap_columns(self, loop):
+        for usd, column in cheap_columns(self, self.loop):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return
@@ -169,7 +156,7 @@ class LeastCapital(Goal):
         # Thousands of floors may meet the deadline at a capital at which no plan does.
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
-        if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= KINDS_GROWN:
+        if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= self.most_grown:
             return
         self.grown.add(kind)
         found = grown(self, column, self.world.problem.max_sequences)
@@ -191,10 +178,9 @@ class LeastCapital(Goal):
                 if step > self.capital:
                     break
 
-    def tick(self) -> None:
-        """Stop at the limit; report the bound every two seconds."""
-        self.world.deadline.check()
-        if self.bound > 0 and time.perf_counter() - self.spoke >= LINE_SECONDS:
+    def speak(self) -> None:
+        """Report the bound."""
+        if self.bound > 0:
             self.spoke = time.perf_counter()
             self.bounded(self.bound)
 
@@ -206,7 +192,7 @@ class LeastCapital(Goal):
             return False
         at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
         self.ended_early = at_gap or best.capital_usd <= self.known_floor + CENTS
-        return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
+        return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or self._late(t, c)))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""
@@ -220,7 +206,7 @@ class LeastCapital(Goal):
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return, by range, the most blocks within the next slice of capital, and the cutoffs in seconds."""
         most = self.floor.max_blocks(self._top(key), x.of.racks[x.at], x.of.rails[x.at])
-        return np.minimum(x.high, np.maximum(most, x.low + 1)), self.cutoffs(x.usd)
+        return np.minimum(x.high, np.maximum(most, x.low + 1)), np.full(len(x.at), self.cutoff(x.usd))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges of the next slice of capital."""
@@ -242,10 +228,9 @@ class LeastCapital(Goal):
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
         # Few GPUs share few switches: these cost far more than the ports that are used.
-        block = column.strategy.block(column.p)
-        if block is None or not self._builds_fabrics:
+        if not self._builds_fabrics:
             return c
-        bounds, blocks = list[float](), block.blocks(column.d)
+        bounds, block, blocks = list[float](), column.block, column.block.blocks(column.d)
         for sites in open_sites(self.world, column):
             if sites > 1:
                 bounds.append(self.sites_floor(column, sites, c))
@@ -257,9 +242,7 @@ class LeastCapital(Goal):
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites by prices."""
-        block = column.strategy.block(column.p)
-        if block is None:
-            return math.inf
+        block = column.block
         return max(c, self.floor.usd_at(sites, block.blocks(column.d) * block.racks, block.rails))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
@@ -309,7 +292,6 @@ class LeastCapital(Goal):
         return shape.least_usd
 
     def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
-        """Search a shape by capital."""
         return CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor).steps()
 
     def keep(self, plan: JointPlan) -> None:
@@ -326,8 +308,7 @@ class LeastCapital(Goal):
         """Return a plan with its racks at the prices of the search, where no sites price them."""
         if self.world.sites is not None:
             return plan
-        block = plan.column.strategy.block(plan.column.p)
-        racks = [g * block.racks for g in plan.shape.blocks] if block is not None else []
+        racks = [g * plan.column.block.racks for g in plan.shape.blocks]
         fabrics = sum(t.usd for t in plan.templates.values())
         return replace(plan, capital_usd=replace(self.floor, rail_usd=0.0).usd_over(racks, 0) + fabrics)
 
@@ -339,8 +320,12 @@ Rank = tuple[float, ...]
 class LeastRank(LeastCapital):
     """The plan of least rank known, within `limit` seconds a sequence and `budget` dollars."""
 
+    most_grown: ClassVar[int] = 0  # a plan that ties is known
+
     rank: Callable[[JointPlan], Rank]
     least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
+    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
+    pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]] | None = None
     best: Rank  # that a plan must be below
     enough: Rank = ()  # at which the search ends
     most_shapes: int  # that are priced; the search ends unproven at the next
@@ -358,21 +343,10 @@ class LeastRank(LeastCapital):
         """Most capital that a plan may have to tie."""
         return self.budget + CENTS
 
-    def cutoff(self, c: float) -> float:
-        """Return the limit."""
-        return self.limit * (1 + EPS)
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the limit."""
-        return np.full(np.shape(c), self.limit * (1 + EPS))
-
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Look at the column of a plan at hand first."""
         if self.first is not None:
             self._try(0.0, self.first)
-
-    def timed(self, column: Column, seconds: float) -> None:
-        """Seek no plans at a late column: one that ties is known."""
 
     @property
     def ended(self) -> bool:
@@ -422,20 +396,9 @@ class LeastRank(LeastCapital):
             self.world.count("incumbents")
             self.kept(plan)
 
-
-@dataclass(kw_only=True)
-class Simplest(LeastRank):
-    """The plan of least rank of all within the limits: only pipelines that may have a lower rank are searched."""
-
-    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
-    pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]]
-
-    def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
-        """Yield the ranges of blocks of the pipelines that may hold a plan of a lower rank."""
-        for x in super().first_ranges(of):
-            yield self.worthwhile(x)
-
     def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges whose pipelines may hold a plan of a lower rank."""
+        """Return the ranges whose pipelines may hold a plan of a lower rank, where these are numbered."""
+        if self.pipeline_ranks is None:
+            return x
         ranks, best = self.pipeline_ranks(x.of, self.best)
         return x.part(np.flatnonzero(ranks[x.at] <= best))

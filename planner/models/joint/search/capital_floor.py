@@ -143,16 +143,6 @@ class CapitalFloor:
         least = np.minimum.reduce([self.at_sites(racks, k) for k in self.sites])
         return np.asarray(least + np.asarray(racks) * np.asarray(rails) * self.floor.rail_usd, dtype=np.float64)
 
-    def most_racks(self, usd: float, rails: Ints) -> Ints:
-        """Return the most racks whose floor is within a capital, by the GPUs of each that are cabled."""
-        kinds, at = np.unique(rails, return_inverse=True)
-        low, high = np.zeros_like(kinds), np.full_like(kinds, max(1, self.world.max_racks(1)))
-        while (low < high).any():
-            middle = (low + high + 1) // 2
-            fits = self.usd(np.maximum(middle, 1), kinds) <= usd
-            low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
-        return np.asarray(low[at], dtype=np.int64)
-
     def _known(self, sites: int, place: int) -> tuple[float, float]:
         """Return the least capital of a count of the table, and the least without the price of its modules."""
         if (sites, place) not in self.table and self.world.sites is not None:

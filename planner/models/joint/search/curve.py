@@ -19,9 +19,9 @@ from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics
-from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
+from planner.models.joint.search.goal import Goal, Key, Ranges, Stopped, all_ranges
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges, by_blocks
+from planner.models.joint.search.ranges import NEVER, by_blocks
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -48,7 +48,8 @@ class Front:
     usd: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     plans: list[JointPlan] = field(default_factory=list)
-    _arrays: tuple[Floats, Floats, Floats] | None = None
+    # Their capital, their seconds, and capital over seconds, which ascends.
+    _arrays: tuple[Floats, Floats, Floats] = (np.empty(0), np.empty(0), np.empty(0))
     _slopes: list[float] = field(default_factory=list)
 
     def add(self, seconds: float, usd: float, plan: JointPlan) -> bool:
@@ -61,7 +62,9 @@ class Front:
             end += 1
         first = at - 1 if at and self.usd[at - 1] == usd else at
         self.usd[first:end], self.seconds[first:end], self.plans[first:end] = [usd], [seconds], [plan]
-        self._arrays = None
+        dollars, times = np.array(self.usd), np.array(self.seconds)
+        self._arrays = dollars, times, dollars / times
+        self._slopes = self._arrays[2].tolist()
         return True
 
     def gap(self, t: float, c: float) -> float:
@@ -72,22 +75,11 @@ class Front:
             return math.inf
         if t <= 0 or c <= 0:
             return float(self.gaps(t, c))
-        if self._arrays is None:
-            self._arrays = self._incumbents
         usd, seconds = self.usd, self.seconds
         right = bisect.bisect_left(self._slopes, c / t)
         left = max(right - 1, 0)
         right = min(right, len(usd) - 1)
         return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
-
-    @property
-    def _incumbents(self) -> tuple[Floats, Floats, Floats]:
-        """Capital of the incumbents, their seconds, and capital over seconds, which ascends."""
-        if self._arrays is None:
-            usd, seconds = np.array(self.usd), np.array(self.seconds)
-            self._arrays = usd, seconds, usd / seconds
-            self._slopes = self._arrays[2].tolist()
-        return self._arrays
 
     def gaps(self, t: Any, c: Any) -> Floats:
         """Return the gaps of pairs of floors; infinite without an incumbent."""
@@ -97,7 +89,7 @@ class Front:
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:
             return np.where(inside, math.inf, -1.0)
-        usd, seconds, slope = self._incumbents
+        usd, seconds, slope = self._arrays
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.searchsorted(slope, c / t)
             right, left = np.minimum(at, len(usd) - 1), np.maximum(at - 1, 0)
@@ -106,16 +98,13 @@ class Front:
             )
         return np.where(inside, found - 1, -1.0)
 
-    def cutoff(self, usd: float, gap: float) -> float:
-        """Return the seconds under which a plan of at least some capital must be to have a larger gap."""
+    def cutoff(self, usd: Any, gap: float) -> Any:
+        """Return the seconds under which a plan of at least some capital, or of each, must be to have a larger gap."""
+        if isinstance(usd, np.ndarray):
+            late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
+            return late[np.searchsorted(self._arrays[0], usd * (1 + gap), side="right")]
         at = bisect.bisect_right(self.usd, usd * (1 + gap)) - 1
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
-
-    def cutoffs(self, usd: Any, gap: float) -> Floats:
-        """Return, for each capital, the seconds under which a plan of at least it must be to have a larger gap."""
-        at = np.searchsorted(np.array(self.usd), np.asarray(usd) * (1 + gap), side="right")
-        late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
-        return np.asarray(late[at], dtype=np.float64)
 
     def boxes(self, t: float, c: float, gap: float) -> Iterator[tuple[float, float]]:
         """Yield the (seconds, capital) of boxes above floors in which a plan would have a larger gap, dearest first."""
@@ -139,13 +128,11 @@ class ShapeInBoxes:
 class WholeCurve(Goal):
     """The incumbents that none beats; nodes are opened by their gaps, largest first, while these exceed epsilon."""
 
-    world: World
     epsilon: float
     progress: Callable[["WholeCurve"], None] = lambda _: None  # called where the proven gap has fallen
     front: Front = field(default_factory=Front)
     proven: float = math.inf  # gap that no plan of the box exceeds
     tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
-    loop: Loop | None = None
 
     @property
     def has_plan(self) -> bool:
@@ -153,7 +140,7 @@ class WholeCurve(Goal):
         return bool(self.front.plans)
 
     @property
-    def within(self) -> float:
+    def covered(self) -> float:
         """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
         return self.epsilon * (1 - 1e-9)
 
@@ -182,8 +169,7 @@ class WholeCurve(Goal):
 
     def run(self) -> Stopped:
         """Search until every gap is within epsilon or a limit comes; return which came first."""
-        self.loop = Loop(goal=self)
-        stopped = self.loop.run()
+        stopped = Loop(goal=self).run()
         if stopped == "proved":
             self._note(self.epsilon)
         return stopped
@@ -198,18 +184,13 @@ class WholeCurve(Goal):
         gap = self.front.gap(t, c)
         return (-gap, 0.0) if gap > self.epsilon else None
 
-    def cutoff(self, c: float) -> float:
+    def cutoff(self, c: Any) -> Any:
         """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
-        return self.front.cutoff(c, self.within)
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
-        return self.front.cutoffs(c, self.within)
+        return self.front.cutoff(c, self.covered)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Lower the proven gap to the largest one left among open nodes."""
-        if self.loop is not None:
-            self._note(-self.loop.least_key)
+        self._note(-self.loop.least_key)
         return False
 
     def _note(self, gap: float) -> None:
@@ -244,7 +225,7 @@ class WholeCurve(Goal):
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return, by range, the most blocks, and the seconds below which columns are open at a share of the gap."""
-        return x.high, self.front.cutoffs(x.usd, max(self.within, -HOT * key))
+        return x.high, self.front.cutoff(x.usd, max(self.covered, -HOT * key))
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
         """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
@@ -253,15 +234,12 @@ class WholeCurve(Goal):
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
         usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
-        self._price_once(column, usd, min(0.5, -self.loop.current if self.loop is not None else 0.5))
+        self._price_once(column, usd, min(0.5, -self.loop.current))
         return usd
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column by sites; at one site its least fabric counts, if spares leave no choice."""
-        block = column.strategy.block(column.p)
-        if block is None:
-            return math.inf
-        blocks = block.blocks(column.d)
+        block, blocks = column.block, column.block.blocks(column.d)
         without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
         if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
             return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
@@ -281,19 +259,34 @@ class WholeCurve(Goal):
         """Return that some capital may pay the sites."""
         return True
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 
     def _price_once(self, column: Column, usd: float, gap: float) -> None:
-        """Price a column once for each step of capital, covered or not: it covers those like it."""
+        """Price the first shape of a column that a capital pays, fewest sites first, once for each step of capital."""
+        # Covered or not: it covers those like it.
         if not usd <= self.front.most_usd:
             return
         step = max(0.005, 2.0 ** math.floor(math.log2(min(max(gap, 1e-3), 0.5)))) * COLUMN_STEP
         bucket = step, math.floor(math.log(usd) / step)
-        if bucket not in self.tried:
-            self.tried.add(bucket)
-            self.try_column(column, usd * (1 + step))
+        if bucket in self.tried:
+            return
+        self.tried.add(bucket)
+        most = usd * (1 + step)
+        late = self.front.cutoff(most, 0.0) * (1 - 2 * EPS)
+        if not free_seconds(self.world, column, min(late, NEVER)) < late:
+            return
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+            for sites in open_sites(self.world, choice):
+                shape = next(shapes(choice, sites), None)
+                if shape is None:
+                    continue
+                q = ShapeProblem(world=self.world, column=choice, shape=shape)
+                plan = fastest(replace(q, world=self.capped(most, q.racks)), min(late, NEVER), likely=True)
+                if plan is not None:
+                    self.keep(plan)
+                    return
 
     @cached_property
     def fabrics(self) -> LeastFabrics:
@@ -311,15 +304,12 @@ class WholeCurve(Goal):
             usd += self.world.owned_usd - racks * self.floor.rack_usd
         return self.world.with_budget(max(usd, 1.0))
 
-    def usd_of(self, plan: JointPlan) -> float:
-        """Return the capital of a plan; of racks at hand that of those in use."""
-        if self.world.sites is not None:
-            return plan.capital_usd
-        return plan.capital_usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
-
-    def keep(self, plan: JointPlan | None) -> bool:
-        """Hand a plan to the front."""
-        return plan is not None and self.front.add(plan.seconds, self.usd_of(plan), plan)
+    def keep(self, plan: JointPlan) -> None:
+        """Hand a plan to the front with its capital; of racks at hand with that of those in use."""
+        usd = plan.capital_usd
+        if self.world.sites is None:
+            usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
+        self.front.add(plan.seconds, usd, plan)
 
     def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
         """Begin a shape of which nothing is refused."""
@@ -334,12 +324,12 @@ class WholeCurve(Goal):
             without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
             fabrics = 0.0 if self.world.templates is None else sum(self.fabrics.usd(q, g) for g in q.shape.blocks)
             return t, max(c, without_fabric + fabrics)
-        near = c * (1 + max(self.within / 2, NEAR))
+        near = c * (1 + max(self.covered / 2, NEAR))
         late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
         if t < late:
             self._fastest(shape, late, near)
         while True:
-            left = (b for b in self.front.boxes(t, c, self.within) if not self._refused(shape, *b))
+            left = (b for b in self.front.boxes(t, c, self.covered) if not self._refused(shape, *b))
             box = next(left, None)
             if box is None:
                 return None
@@ -357,23 +347,8 @@ class WholeCurve(Goal):
         q = x.problem
         plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
         x.refused.append((usd, late if plan is None else plan.seconds))
-        self.keep(plan)
-
-    def try_column(self, column: Column, usd: float) -> bool:
-        """Price the first shape of a column that a capital pays, fewest sites first; return whether it has a plan."""
-        late = self.front.cutoff(usd, 0.0) * (1 - 2 * EPS)
-        if not free_seconds(self.world, column, min(late, NEVER)) < late:
-            return False
-        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-            for sites in open_sites(self.world, choice):
-                shape = next(shapes(choice, sites), None)
-                if shape is None:
-                    continue
-                q = ShapeProblem(world=self.world, column=choice, shape=shape)
-                plan = fastest(replace(q, world=self.capped(usd, q.racks)), min(late, NEVER), likely=True)
-                if plan is not None:
-                    return self.keep(plan)
-        return False
+        if plan is not None:
+            self.keep(plan)
 
 
 def racks_with_spares(plan: JointPlan) -> int:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
-from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Target, World, open_sites, shapes, spared
@@ -25,7 +24,6 @@ STEP = 1.1  # from one bound to the next up to which columns are listed
 FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
-EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
@@ -45,15 +43,13 @@ class ShapeInTime:
 class FewestDays(Goal):
     """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
 
-    world: World
+    counts_capital: ClassVar[bool] = False
+    most_early: ClassVar[int] = 10  # columns that are priced as soon as they are timed, while no plan is known
+
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
-    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
-    # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
-    within: float = 0.0
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
-    incumbent: JointPlan | None = None
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     priced_first: bool = False  # whether that column was priced
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
@@ -64,9 +60,7 @@ class FewestDays(Goal):
     # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    loop: OpenNodes | None = None
     nodes: int = 0  # that were opened
-    spoke: float = field(default_factory=time.perf_counter)
 
     @property
     def target(self) -> Target:
@@ -82,36 +76,15 @@ class FewestDays(Goal):
         return self.target.cutoff
 
     @property
-    def kept_seconds(self) -> float:
-        """Seconds a sequence above which no plan is of use to this goal or to another that goes on."""
-        return self.most_seconds * (1 + self.within)
-
-    @property
-    def counts_capital(self) -> bool:
-        """Whether floors of capital put nodes in order: they do not."""
-        return False
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a goal of plans almost as fast goes on."""
-        return self.within > 0
-
-    @property
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
-        key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(self.floor, min(key, self.world.unproven.seconds))
+        least = max(self.floor, min(self.loop.least_key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
     def distance(self) -> float:
         """The gap: incumbent less bound, relative to the incumbent."""
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
-
-    @property
-    def has_rival(self) -> bool:
-        """Whether a plan of this search or of another is known, which plans of use must beat."""
-        return self.has_plan or math.isfinite(self.rival)
 
     @property
     def at_floor(self) -> bool:
@@ -121,32 +94,32 @@ class FewestDays(Goal):
     @property
     def has_plan_in_time(self) -> bool:
         """Whether there is a plan that meets the deadline of the instance."""
-        deadline, best = self.world.problem.instance.limits.deadline_days, self.incumbent
-        return best is not None and (
-            deadline is None or days_of(self.world.problem.instance, best.seconds) <= deadline * (1 + EPS)
-        )
+        return self.incumbent is not None and self._in_time(self.incumbent.seconds)
 
     @property
     def too_late(self) -> bool:
         """Whether the bound is beyond the deadline, which then no plan meets."""
-        deadline = self.world.problem.instance.limits.deadline_days
-        return deadline is not None and days_of(self.world.problem.instance, self.bound) > deadline * (1 + EPS)
+        return not self._in_time(self.bound)
+
+    def _in_time(self, seconds: float) -> bool:
+        instance = self.world.problem.instance
+        late = instance.limits.deadline_days
+        return late is None or days_of(instance, seconds) <= late * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the seconds; infinite above those of plans of use."""
-        return np.where(t <= self.kept_seconds, t, np.inf)
+        return np.where(t <= self.cutoff(0.0), t, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the seconds; None where no plan can be of use."""
-        return (t, 0.0) if t <= self.kept_seconds and math.isfinite(t) else None
+        return (t, 0.0) if t <= self.cutoff(c) and math.isfinite(t + c) else None
 
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds of plans of use."""
-        return np.full(np.shape(c), self.kept_seconds)
+    def cutoff(self, c: Any) -> float:
+        """Return the seconds above which no plan is of use to this goal or to another that goes on."""
+        return self.most_seconds * (1 + self.within)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
-        self.loop = loop
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
@@ -156,16 +129,10 @@ class FewestDays(Goal):
             self.priced_first = dive.descend(self, column)
         if self.at_floor:
             return
-        dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
+        dive.dive(self, self.loop, self.world.cache.warm_starts(self.world.size))
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             dive.improve(self, best, lambda: self.distance <= self.gap)
-
-    def tick(self) -> None:
-        """Stop at the limit; say where the search is every two seconds."""
-        self.world.deadline.check()
-        if time.perf_counter() - self.spoke >= LINE_SECONDS:
-            self.speak("")
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End where no node is of use, within the gap, or beyond the deadline; seek faster plans once it takes long."""
@@ -209,11 +176,16 @@ class FewestDays(Goal):
         # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
         kind = id(column.strategy), column.p, column.v
-        if self.incumbent is None and math.isfinite(seconds) and len(self.early) < EARLY and kind not in self.early:
+        if (
+            self.incumbent is None
+            and math.isfinite(seconds)
+            and len(self.early) < self.most_early
+            and kind not in self.early
+        ):
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))
@@ -290,7 +262,7 @@ class FewestDays(Goal):
             self.world.count("incumbents")
             self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
 
-    def speak(self, more: str, choices: str = "", found: JointPlan | None = None) -> None:
+    def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
         """Report value, bound and gap; of a plan that was found what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
@@ -328,6 +300,8 @@ def kind_of(c: Column) -> Kind:
 class FastestOfEachKind(FewestDays):
     """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds."""
 
+    most_early: ClassVar[int] = 0
+
     most_shapes: int  # that are priced; the search ends unproven at the next
     kinds: dict[Kind, JointPlan] = field(default_factory=dict)
     priced: int = 0
@@ -343,27 +317,14 @@ class FastestOfEachKind(FewestDays):
         """Whether the search ended before its proof."""
         return self.priced >= self.most_shapes
 
-    def key(self, t: float, c: float) -> Key | None:
-        """Return the seconds; None above the limit, and where the kind has a plan as fast."""
-        return super().key(t, c) if math.isfinite(c) else None
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds of the rival."""
-        return np.full(np.shape(c), self.most_seconds)
-
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek no first plans: the fastest of all is known."""
-        self.loop = loop
 
     def reached(self, t: float, c: float, what: object) -> bool:
         """End where as many shapes were priced as may be."""
         return self.ended
 
-    def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column on a free network."""
-        self.guess = min(self.guess, seconds)
-
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Remember the time of the column."""
         self.at = t
 

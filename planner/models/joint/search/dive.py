@@ -22,8 +22,8 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, OpenNodes
-from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
+from planner.models.joint.search.goal import Goal, OpenNodes, Ranges
+from planner.models.joint.search.ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -120,7 +120,7 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
     for _, s in sampled(loop, SAMPLED):
         goal.tick()
         seconds, table = pipelines_of(goal.world, s)
-        for zero in [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages:
+        for zero in _likely_zeros(s):
             x = under_zero(s, zero, table, seconds, NEVER)
             if x is None:
                 continue
@@ -130,6 +130,10 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
                 if block is not None and (block.racks not in found or key < found[block.racks][0]):
                     found[block.racks] = key, column_at(s, zero, x.rows, i)
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
+
+
+def _likely_zeros(s: Strategy) -> list[int]:
+    return [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages
 
 
 def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
@@ -187,13 +191,12 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
 
 def rescaled(column: Column, share: float) -> Column:
     """Return a column with as many replicas more as there is money more, and a block."""
-    block, s = column.strategy.block(column.p), column.strategy
     if _pinned(column):
         return column
-    more = 1 if block is None else block.replicas
-    most = s.problem.max_sequences // s.shape.micro_batch // (column.p if column.v > 1 else 1)
-    d = max(1, min(most, math.ceil(column.d * share) + more if math.isfinite(share) else column.d))
-    return replace(column, d=d, m=min(column.m, most * (column.p if column.v > 1 else 1) // d))
+    s, rounds = column.strategy, column.p if column.v > 1 else 1
+    most = s.problem.max_sequences // s.shape.micro_batch // rounds
+    d = max(1, min(most, math.ceil(column.d * share) + column.block.replicas if math.isfinite(share) else column.d))
+    return replace(column, d=d, m=min(column.m, most * rounds // d))
 
 
 def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> Iterator[tuple[float, Column]]:
@@ -202,8 +205,7 @@ def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> I
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
-    zeros = s.problem.zero_stages
-    for zero in [z for z in zeros if z in LIKELY_ZEROS] or zeros:
+    for zero in _likely_zeros(s):
         found = under_zero(s, zero, table.part(few), keys[few], cutoff)
         if found is None:
             continue
@@ -233,13 +235,13 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
     # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
     # sample is far from the best of all.
-    block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
-    each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
+    pinned, priced, each = _pinned(column), False, column.block.replicas
+    whole = (column.d - 1) // each
     refused, sites = whole + 1, goal.world.sites
     few = first and sites is not None and sites.designed  # a refusal takes seconds there
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
     for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
-        fewer = _with_replicas(goal, column, min(column.d, blocks * each), pinned=pinned)
+        fewer = _with_replicas(goal, column, min(column.d, blocks * each))
         if fewer is None and priced:
             return True
         if fewer is not None:
@@ -252,14 +254,14 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     paid = refused
     while not priced and paid > 1:
         paid = paid * 7 // 8 if goal.has_plan else paid // 2
-        fewer = _with_replicas(goal, column, paid * each, pinned=False)
+        fewer = _with_replicas(goal, column, paid * each)
         if fewer is None and goal.has_plan:
             return False
         priced = fewer is not None and _priced(goal, fewer)
         refused = refused if priced else paid
     for _ in range(BISECTIONS if priced and not first else 0):
         middle = (paid + refused) // 2
-        fewer = _with_replicas(goal, column, middle * each, pinned=False)
+        fewer = _with_replicas(goal, column, middle * each)
         found = fewer is not None and _priced(goal, fewer)
         paid, refused = (middle, refused) if found else (paid, middle)
     return priced
@@ -267,10 +269,9 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
     """Keep a fast plan of a column whose replicas are shared out over sites as some plan has them."""
-    block = column.strategy.block(column.p)
-    if block is None or len(replicas) not in open_sites(goal.world, column):
+    if len(replicas) not in open_sites(goal.world, column):
         return
-    blocks = tuple(sorted((block.blocks(n) for n in replicas), reverse=True))
+    blocks = tuple(sorted((column.block.blocks(n) for n in replicas), reverse=True))
     every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
     shape = next((shape for shape in every if shape.blocks == blocks), None)
     if shape is not None:
@@ -281,32 +282,28 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a fast plan of a column with the most spare racks paid, in a shape or the most even one; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-        given = None if shape is None else ShapeProblem(world=goal.world, column=choice, shape=shape)
-        shape_problem = _first_shape(goal, choice) if given is None else given
-        if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
-            plan = fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
+        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
+        if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
+            plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
             if plan is not None:
                 goal.keep(plan)
             return plan is not None
     return False
 
 
-def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
+def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
     """Return a column with `replicas` replicas and the best filling of the batch; None where it misses the cutoff."""
     cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
-    if pinned:
-        column = replace(column, d=replicas)
-        return column if free_seconds(goal.world, column, cutoff) < cutoff else None
     found, seconds = _filled(goal.world, column, replicas, cutoff)
     return found if seconds < cutoff else None
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
     """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
-    # The time is infinite where the batch holds too few micro-batches.
+    # The time is infinite where the batch holds too few micro-batches; pinned ones are as they are.
     most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
     counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
-    counts = counts or [min(column.m, most) if column.v == 1 else 0]
+    counts = [column.m] if _pinned(column) else counts or [min(column.m, most) if column.v == 1 else 0]
     found = [replace(column, d=replicas, m=m) for m in counts]
     seconds, i = min((free_seconds(world, c, cutoff) if c.m else math.inf, i) for i, c in enumerate(found))
     return found[i], seconds
@@ -315,20 +312,9 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
 def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
     """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
     for sites in open_sites(goal.world, column):
-        for shape in shapes(column, sites):
-            goal.tick()
-            q = ShapeProblem(world=goal.world, column=column, shape=shape)
-            if q.never_runs:
-                continue
-            known = goal.known_unhoused(q)
-            if not known and not goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
-                break
-            if known or not goal.houses(q):
-                if column.sparing.target:
-                    continue
-                break
-            if goal.pays(q):
-                return q
+        q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
+        if q is not None and goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
+            return q
     return None
 
 
@@ -343,10 +329,7 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
-        zeros, of = s.problem.zero_stages, table_of(goal.world, s)
-        for any_stage, zero in itertools.product(
-            goal.first_ranges(of), [z for z in zeros if z in LIKELY_ZEROS] or zeros
-        ):
+        for any_stage, zero in itertools.product(goal.first_ranges(table_of(goal.world, s)), _likely_zeros(s)):
             x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
             for i in np.lexsort((x.seconds, x.usd))[:LIKELY_PIPELINES].tolist():
                 found.append((float(x.usd[i]), len(found), x.part(np.array([i]))))
@@ -376,9 +359,9 @@ def grown(goal: Goal, column: Column, most: int) -> Column | None:
     """Return a column with as few blocks more as bring its time on a free network under the limit."""
     # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
     # steps than a few, or costs more than a plan that is known.
-    block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
-    if block is None or _pinned(column):
-        return column if block is not None and free_seconds(goal.world, column, limit) < limit else None
+    block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)
+    if _pinned(column):
+        return column if free_seconds(goal.world, column, limit) < limit else None
     replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
     for _ in range(STEPS):
         found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)

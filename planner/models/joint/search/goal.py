@@ -1,17 +1,20 @@
 """The goal of a search: the order in which nodes are opened, those that stay closed, and the pricing of shapes."""
 
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.ranges import Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import JointPlan, World
+from planner.models.joint.world import JointPlan, Shape, World
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
@@ -19,46 +22,98 @@ Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
 
 
-class OpenNodes(Protocol):
-    """The open nodes of a search, as far as its goal looks at them."""
+@dataclass(slots=True)  # not frozen, which takes three times as long to make
+class Ranges:
+    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
+
+    of: StrategyTable
+    zero: int | None
+    times: int  # how often columns of the batch were opened
+    at: Ints  # their places in the table of the strategy; here and below by range
+    low: Ints
+    high: Ints
+    seconds: Floats  # floors of seconds a sequence
+    usd: Floats  # floors of capital
+    each: Floats  # least seconds of a micro-batch, with the replicas of `high` blocks
+    once: Floats  # the same once a step
+    layer: Floats  # under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed
+    in_memory: Flags  # whether `each` counts what memory asks of the slowest stage
+    done: Floats  # seconds under which their columns were opened before
+
+    def part(self, which: Any) -> "Ranges":
+        """Return some of the ranges."""
+        return Ranges(  # spelled out, since a search takes parts more often than anything else
+            self.of,
+            self.zero,
+            self.times,
+            self.at[which],
+            self.low[which],
+            self.high[which],
+            self.seconds[which],
+            self.usd[which],
+            self.each[which],
+            self.once[which],
+            self.layer[which],
+            self.in_memory[which],
+            self.done[which],
+        )
+
+    def where(self, which: Flags) -> "Ranges":
+        """Return the ranges of which something holds: the same object where it holds of all."""
+        return self if which.all() else self.part(np.flatnonzero(which))
 
     @property
-    def heap(self) -> list[Node]:
-        """The nodes, that of the least key first."""
+    def rows(self) -> StrategyRows:
+        """The pipelines with as many replicas as `high` blocks hold."""
+        rows = self.of.rows.part(self.at)
+        return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
+
+
+def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
+    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
+    none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
+    return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
+
+
+@dataclass(kw_only=True)
+class OpenNodes:
+    """The open nodes of a search by their keys, that of the least key first."""
+
+    heap: list[Node] = field(default_factory=list)
+    current: float = -math.inf  # key of the node that is being opened; none is known before the first
 
     @property
     def least_key(self) -> float:
         """The least key of all nodes that are open."""
+        return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
 
 
+@dataclass(kw_only=True)
 class Goal(ABC):
     """A goal of the search. A node is a set of plans, none faster than t seconds a sequence or cheaper than c dollars.
 
     Floors are of a sequence on a clock, and of capital as the goal counts it; one that it does not count is 0.
     """
 
+    counts_capital: ClassVar[bool] = True  # whether floors of capital put nodes in order
+
     world: World
     incumbent: JointPlan | None = None
+    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
+    # Share by which plans worse than the best are of use to a goal that goes on: nodes that may hold such stay open.
+    within: float = 0.0
+    loop: OpenNodes = field(default_factory=OpenNodes)  # the search of the goal, once it has begun
+    spoke: float = field(default_factory=time.perf_counter)  # when it said last where the search is
 
     @property
     def goes_on(self) -> bool:
         """Whether another goal continues the search, so that nodes and answers that it may need are kept."""
-        return False
-
-    @property
-    def counts_capital(self) -> bool:
-        """Whether floors of capital put nodes in order."""
-        return True
+        return self.within > 0
 
     @property
     def has_plan(self) -> bool:
         """Whether there is a plan yet."""
         return self.incumbent is not None
-
-    @property
-    def has_rival(self) -> bool:
-        """Whether a plan of this search or of another is known, which plans of use must beat."""
-        return self.has_plan
 
     @property
     def has_plan_in_time(self) -> bool:
@@ -78,22 +133,23 @@ class Goal(ABC):
         return self.key(t, c) is not None
 
     @abstractmethod
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which plans of at least such capital are of no use."""
+    def cutoff(self, c: Any) -> Any:
+        """Return the seconds from which plans of at least a capital are of no use, or of each capital."""
 
-    def cutoff(self, c: float) -> float:
-        """Return the seconds from which plans of at least a capital are of no use."""
-        return float(self.cutoffs(np.array([c]))[0])
-
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self) -> None:
         """Seek first plans, once a sample of strategies is open."""
 
     def all_open(self) -> None:
         """Seek better plans, once all strategies are open."""
 
     def tick(self) -> None:
-        """Stop at the limit; say now and then where the search is."""
+        """Stop at the limit; say every two seconds where the search is."""
         self.world.deadline.check()
+        if time.perf_counter() - self.spoke >= LINE_SECONDS:
+            self.speak()
+
+    def speak(self) -> None:
+        """Say where the search is."""
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Take note of the node that is opened next; return whether the search ends before it."""
@@ -140,7 +196,7 @@ class Goal(ABC):
     def timed(self, column: Column, seconds: float) -> None:
         """Take note of the time of a column on a free network."""
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, t: float, c: float, column: Column) -> None:
         """Take note of a column that is opened at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
@@ -172,6 +228,28 @@ class Goal(ABC):
         """The world whose budget shapes may spend."""
         return self.world
 
+    def useful_shapes(self, column: Column, every: Iterable[Shape], c: float) -> Iterator[tuple[ShapeProblem, float]]:
+        """Yield the shapes that may be of use and paid, the most even first, with the least seconds of those behind."""
+        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
+        # unless these need fewer spare racks.
+        for shape in every:
+            self.tick()
+            q, least = ShapeProblem(world=self.shapes_world, column=column, shape=shape), 0.0
+            if q.never_runs:  # less even shapes may differ
+                continue
+            unhoused = self.known_unhoused(q)  # before its time, which takes longer to bound
+            if not unhoused:
+                fewest = max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1)
+                even = replace(q, shape=replace(shape, min_replicas=fewest))
+                least = even.bound(self.cutoff(c), q.best_fibre, stretch=q.free_stretch)
+                if not self.opens(least, c):
+                    return
+                unhoused = not self.houses(q)
+            if unhoused and not column.sparing.target:
+                return
+            if not unhoused and self.pays(q):
+                yield q, least
+
     @abstractmethod
     def begin_shape(self, q: ShapeProblem) -> Any:
         """Return the search state of a shape that is opened, which `price` receives."""
@@ -185,5 +263,5 @@ class Goal(ABC):
         return 0.0
 
     @abstractmethod
-    def keep(self, plan: JointPlan) -> Any:
+    def keep(self, plan: JointPlan) -> None:
         """Hold a plan if it is of use."""

@@ -37,11 +37,10 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, Node, Stopped
+from planner.models.joint.search.goal import Goal, OpenNodes, Ranges, Stopped
 from planner.models.joint.search.ranges import (
     NEVER,
     Columns,
-    Ranges,
     bounded,
     in_memory,
     listed,
@@ -72,11 +71,6 @@ class ShapesLeft:
     bounded: int = 0  # floors of their time and capital that are known, the second with fabrics that may be built
     rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
-    @property
-    def few(self) -> bool:
-        """Whether the shapes are few, one of each largest part, so that they are opened without a bound of all."""
-        return self.sites <= 2
-
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
@@ -96,22 +90,12 @@ class KnownShape:
     shape: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class NodesLeft:
-    """The nodes that a goal left open and the shapes that it opened, in which all plans within its limits are."""
-
-    nodes: list[Node]
-    shapes: list[KnownShape]
-
-
 @dataclass(kw_only=True)
-class Loop:
-    """The open nodes by their keys."""
+class Loop(OpenNodes):
+    """The search of the open nodes by their keys."""
 
     goal: Goal
-    heap: list[Node] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
-    current: float = -math.inf  # key of the node that is being opened; none is known before the first
     failure: str = ""  # what a back end said that ended the search
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
 
@@ -119,49 +103,39 @@ class Loop:
         """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
         return self._searched(self._begin)
 
-    def left(self) -> NodesLeft:
-        """Return the nodes that are open, for another search than the one that goes on here."""
-        heap, nodes = [], []
-        for *at, what in self.heap:
-            own, other = what, what
+    def copy(self) -> "Loop":
+        """Return a search of the same open nodes and opened shapes: one goal may go on with it, and one here."""
+        nodes = self.heap.copy()
+        for place, (key, order, t, c, what) in enumerate(nodes):
             if isinstance(what, ShapesLeft) and what.rest is not None:
-                mine, others = itertools.tee(what.rest)
-                own, other = replace(what, rest=mine), replace(what, rest=others)
-            heap.append((*at, own))
-            nodes.append((*at, other))
-        self.heap = heap
+                own, other = itertools.tee(what.rest)
+                self.heap[place] = key, order, t, c, replace(what, rest=own)
+                nodes[place] = key, order, t, c, replace(what, rest=other)
         # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
-        return NodesLeft(nodes, [replace(x) for x in self.opened])
+        return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
-    def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
+    def go_on(self, goal: Goal) -> Stopped:
         """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
-        # The shapes are priced anew. `left`: the nodes and shapes of another search.
-        if left is not None:
-            self.heap, self.opened = left.nodes, left.shapes
+        # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
-            self._reopen(t, c, what)
+            if isinstance(what, OpenShape) or not goal.opens(t, c):
+                continue
+            if isinstance(what, Ranges):
+                ranges = goal.worthwhile(what)
+                self.push_ranges(ranges if ranges.usd.any() else bounded(goal, ranges))
+            elif isinstance(what, Columns) and not what.usd.any():
+                for columns in repriced(goal, what):
+                    self._push_columns(columns)
+            elif isinstance(what, ShapesLeft):
+                self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
+            else:
+                self.push(t, c, what)
         for x in self.opened:
             if goal.opens(x.seconds, x.usd):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
                 self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
-        return self._searched(lambda: goal.begin(self))
-
-    def _reopen(self, t: float, c: float, what: Any) -> None:
-        """Open a node of the goal before, at the capital that this goal counts; shapes are opened by themselves."""
-        goal = self.goal
-        if isinstance(what, OpenShape) or not goal.opens(t, c):
-            return
-        if isinstance(what, Ranges):
-            what = goal.worthwhile(what)
-            self.push_ranges(what if what.usd.any() else bounded(goal, what))
-        elif isinstance(what, Columns) and not what.usd.any():
-            for columns in repriced(goal, what):
-                self._push_columns(columns)
-        elif isinstance(what, ShapesLeft):
-            self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
-        else:
-            self.push(t, c, what)
+        return self._searched(goal.begin)
 
     def _begin(self) -> None:
         """Open all strategies and seek first plans; where there are many, first among a sample of these."""
@@ -180,12 +154,11 @@ class Loop:
 
     def _seek_first_plans(self) -> None:
         """Seek first plans; a limit that left the search time for one strikes once it has one."""
-        self.goal.begin(self)
+        self.goal.begin()
         if self.goal.has_plan_in_time:
             first_plan_found()
 
     def _open(self, strategies: list[Strategy]) -> None:
-        """Open strategies."""
         for s in strategies:
             self.goal.tick()
             self.goal.world.count("strategies")
@@ -193,50 +166,43 @@ class Loop:
             self.push(known[0] if known else strategy_bound(self.goal.world, s), 0.0, s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
-        """Begin, and open nodes until none may hold a plan of use or a limit comes."""
+        """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
+        goal = self.goal
+        goal.loop = self
         try:
             begin()
-            self._open_all()
+            while self.heap:
+                if goal.has_plan_in_time:
+                    first_plan_found()
+                goal.tick()
+                self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
+                key, _, t, c, what = heapq.heappop(self.heap)
+                if isinstance(what, Ranges):
+                    what, t, c = self._still_open(what)
+                now = goal.key(t, c)
+                if now is None:
+                    continue
+                if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):  # it has changed: the node waits anew
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    continue
+                self.current = now[0]
+                if goal.reached(t, c, what):
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    return "proved"
+                name, expand = EXPAND[type(what)]
+                goal.world.count(f"{name} nodes")
+                expand(self, t, c, what)
+            self.current = math.inf
         except OutOfTimeError:
-            return self.goal.world.deadline.cause
+            return goal.world.deadline.cause
         except UnansweredError as error:
             self.failure = str(error)
             return "limit"
         except KeyboardInterrupt:
-            if not self.goal.has_plan:
+            if not goal.has_plan:
                 raise
             return "interrupted"
         return "proved"
-
-    def _open_all(self) -> None:
-        """Open nodes, that of the least key first; one whose key has changed since it was put in order waits anew."""
-        while self.heap:
-            if self.goal.has_plan_in_time:
-                first_plan_found()
-            self.goal.tick()
-            self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
-            key, _, t, c, what = heapq.heappop(self.heap)
-            if isinstance(what, Ranges):
-                what, t, c = self._still_open(what)
-            now = self.goal.key(t, c)
-            if now is None:
-                continue
-            if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):
-                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
-                continue
-            self.current = now[0]
-            if self.goal.reached(t, c, what):
-                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
-                return
-            name, expand = EXPAND[type(what)]
-            self.goal.world.count(f"{name} nodes")
-            expand(self, t, c, what)
-        self.current = math.inf
-
-    @property
-    def least_key(self) -> float:
-        """The least key of all nodes that are open."""
-        return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
 
     def push(self, t: float, c: float, what: Any) -> None:
         """Open a node if it may hold a plan of use."""
@@ -268,10 +234,11 @@ class Loop:
         of = table_of(self.goal.world, s)
         self.goal.world.count("pipelines", len(of))
         # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
-        holding = None if self.goal.has_rival else pipelines_in_memory(self.goal.world, s)
-        for x in self.goal.first_ranges(of):
-            some = x if holding is None or x.of is not of else x.where(holding[x.at])
-            self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
+        known_plan = self.goal.has_plan or math.isfinite(self.goal.rival)
+        holding = None if known_plan else pipelines_in_memory(self.goal.world, s)
+        for some in self.goal.first_ranges(of):
+            x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
+            self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
         """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
@@ -299,20 +266,16 @@ class Loop:
         if narrow.zero is not None:
             self._open_columns_of(narrow, key)
             return
-        for staged in self._under_stages(narrow):
-            self.push_ranges(staged)
-
-    def _under_stages(self, x: Ranges) -> list[Ranges]:
-        """Return ranges under each ZeRO stage; those without room are left out under stages that divide less."""
         found = []
-        for zero in sorted(x.of.strategy.problem.zero_stages, reverse=True):
-            staged = bounded(self.goal, under_stage(x, zero))
+        for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
+            staged = bounded(goal, under_stage(narrow, zero))
             if len(staged.at) <= FEW_RANGES:
-                staged = in_memory(self.goal, staged)
-                if zero < GATHERING:
-                    x = x.where(~without_room(zero, x))
+                staged = in_memory(goal, staged)
+                if zero < GATHERING:  # those without room are left out under stages that divide less
+                    narrow = narrow.where(~without_room(zero, narrow))
             found.append(staged)
-        return found[::-1]
+        for staged in reversed(found):
+            self.push_ranges(staged)
 
     def _open_columns_of(self, x: Ranges, key: float) -> None:
         """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""
@@ -322,7 +285,7 @@ class Loop:
         if len(more):
             self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
         x = replace(x, high=high)
-        found, cuts = listed(self.goal.world, goal, x, cuts)
+        found, cuts = listed(goal, x, cuts)
         for columns in found:
             self._push_columns(columns)
         later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
@@ -345,35 +308,28 @@ class Loop:
             if x.usd[x.place] > c:
                 self._push_columns(x)
                 return
-        if not x.in_rounds and not self._in_reach(t, c, column):
-            self.goal.opened(self, t, c, column)
-            self._push_columns(replace(x, place=x.place + 1))
-            return
-        if goal.refuses(column, t):
-            self._push_columns(replace(x, place=x.place + 1))
-            return
-        exact = max(t, free_seconds(self.goal.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
-        if x.in_rounds:
-            self._open_rounds(exact, c, x)
-        else:
-            self.push(exact, c, column)
-            goal.timed(column, exact)
-        self._push_columns(replace(x, place=x.place + 1))
+        rest, in_reach = replace(x, place=x.place + 1), True
+        if not x.in_rounds and goal.world.sites is not None and goal.world.problem.calendar is None:
+            # With the fibre between as many sites as hold it. Where failures count their stretch of a longer step is
+            # not known from its floor.
+            world = goal.shapes_world
+            some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
+            in_reach = any(goal.opens(x.seconds_over_fibre(t), c) for x in some)
+        if not in_reach:
+            goal.opened(t, c, column)
+        elif not goal.refuses(column, t):
+            cutoff = min(goal.cutoff(c), NEVER)
+            exact = max(t, free_seconds(goal.world, column, cutoff, waits=not x.in_rounds))
+            if not x.in_rounds:
+                self.push(exact, c, column)
+                goal.timed(column, exact)
+            elif goal.opens(exact, c):
+                self._open_rounds(exact, c, x, cutoff)
+        self._push_columns(rest)
 
-    def _in_reach(self, t: float, c: float, column: Column) -> bool:
-        """Return whether a column may be of use with the fibre between as many sites as hold it."""
-        # Where failures count their stretch of a longer step is not known from its floor.
-        if self.goal.world.sites is None or self.goal.world.problem.calendar is not None:
-            return True
-        world = self.goal.shapes_world
-        some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
-        return any(self.goal.opens(x.seconds_over_fibre(t), c) for x in some)
-
-    def _open_rounds(self, t: float, c: float, x: Columns) -> None:
-        """Open the columns for which the next one speaks, where its seconds without waits may be of use."""
-        if self.goal.key(t, c) is None:
-            return
-        row, cutoff = x.table.part(np.array([x.place])), min(self.goal.cutoff(c), NEVER)
+    def _open_rounds(self, t: float, c: float, x: Columns, cutoff: float) -> None:
+        """Open the columns for which the next one speaks, whose seconds without waits may be of use."""
+        row = x.table.part(np.array([x.place]))
         for times, table in rounds_of(self.goal.world, x.strategy, x.zero, row, cutoff):
             seconds, usd = np.maximum(times, t), np.full(len(table), c)
             for i in self.goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
@@ -381,7 +337,7 @@ class Loop:
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""
-        self.goal.opened(self, t, c, column)
+        self.goal.opened(t, c, column)
         free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.goal.world, column):
             for sites in open_sites(self.goal.world, choice):
@@ -390,69 +346,42 @@ class Loop:
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
-        if x.bounded < BOUNDS and not x.few:
-            self._bound_shapes(t, c, x)
-        elif len(x.largest) > 1 and not x.few:
+        """Bound time and capital of shapes within the money of a plan of use; halve their range, or open the next."""
+        goal = self.goal
+        few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
+        if x.bounded < BOUNDS and not few:
+            world = goal.shapes_world
+
+            def unhoused(most: int) -> bool:
+                return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+
+            # Of those alone that the sites may house: none above a largest part.
+            housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
+            if housed:
+                goal.world.count("classes of shapes")
+                some = ShapeClass.of(world, x.column, x.sites, housed)
+                least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
+                if math.isfinite(least):
+                    self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
+        elif len(x.largest) > 1 and not few:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))
-        else:
-            self._open_next_shape(t, c, x, shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest)
-
-    def _bound_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Sharpen the floors of shapes, of those alone that the sites may house: none above a largest part."""
-        goal, world = self.goal, self.goal.shapes_world
-
-        def unhoused(most: int) -> bool:
-            return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
-
-        housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
-        if not housed:
-            return
-        self.goal.world.count("classes of shapes")
-        some = ShapeClass.of(world, x.column, x.sites, housed)
-        least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
-        if math.isfinite(least):
-            self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
-
-    def _open_next_shape(self, t: float, c: float, x: ShapesLeft, rest: Iterator[Shape]) -> None:
-        """Open the next shape of a column, and those behind it where they may still be of use."""
-        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
-        # unless these need fewer spare racks.
-        goal, cut = self.goal, self.goal.cutoff(c)
-        for shape in rest:
-            goal.tick()
-            q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
-            if q.never_runs:  # less even shapes may differ
-                continue
-            if goal.known_unhoused(q):  # before its time, which takes longer to bound
-                if x.column.sparing.target:
-                    continue
+        else:  # the next shape, and those behind it where they may still be of use
+            rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
+            found = next(goal.useful_shapes(x.column, rest, c), None)
+            if found is None:
                 return
-            fewest = max(shape.min_replicas, (x.column.d - 1) // len(shape.blocks) + 1)
-            even, fibre = replace(q, shape=replace(shape, min_replicas=fewest)), q.best_fibre
-            least = even.bound(cut, fibre, stretch=q.free_stretch)
-            if not goal.opens(least, c):
-                return
-            if not goal.houses(q):
-                if x.column.sparing.target:
-                    continue
-                return
-            if not goal.pays(q):
-                continue
-            self.goal.world.count("shapes")
-            own = max(t, q.bound(cut, fibre))
-            floor = goal.shape_floor(q, c)
-            known = KnownShape(own, floor, x.column, shape)
+            goal.world.count("shapes")
+            q, least = found
+            own, floor = max(t, q.bound(goal.cutoff(c), q.best_fibre)), goal.shape_floor(q, c)
+            known = KnownShape(own, floor, x.column, q.shape)
             self.push(own, floor, OpenShape(goal.begin_shape(q), known))
             if goal.goes_on and goal.opens(own, floor):
                 self.opened.append(known)
             self.push(max(t, least), c, replace(x, rest=rest))
-            return
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
-        """Price a shape a step on."""
         bounds = self.goal.price(t, c, x.state)
         x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
         if bounds is not None:

@@ -1,7 +1,6 @@
-"""Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
+"""Floors of ranges of blocks of the pipelines of a strategy, and the columns that are listed from them."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,100 +8,18 @@ from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import (
     Pipes,
-    StrategyTable,
     columns_of,
     each_in_memory,
     min_seconds,
     most_sequences,
     terms_under_zero,
 )
+from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.models.joint.world import World
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
 NAMES = 1 << 32  # numbers that a name made of two may have
-
-
-@dataclass(slots=True)  # not frozen, which takes three times as long to make
-class Ranges:
-    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
-
-    of: StrategyTable
-    zero: int | None
-    times: int  # how often columns of the batch were opened
-    at: Ints  # their places in the table of the strategy; here and below by range
-    low: Ints
-    high: Ints
-    seconds: Floats  # floors of seconds a sequence
-    usd: Floats  # floors of capital
-    each: Floats  # least seconds of a micro-batch, with the replicas of `high` blocks
-    once: Floats  # the same once a step
-    layer: Floats  # under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed
-    in_memory: Flags  # whether `each` counts what memory asks of the slowest stage
-    done: Floats  # seconds under which their columns were opened before
-
-    def part(self, which: Any) -> "Ranges":
-        """Return some of the ranges."""
-        return Ranges(  # spelled out, since a search takes parts more often than anything else
-            self.of,
-            self.zero,
-            self.times,
-            self.at[which],
-            self.low[which],
-            self.high[which],
-            self.seconds[which],
-            self.usd[which],
-            self.each[which],
-            self.once[which],
-            self.layer[which],
-            self.in_memory[which],
-            self.done[which],
-        )
-
-    def where(self, which: Flags) -> "Ranges":
-        """Return the ranges of which something holds: the same object where it holds of all."""
-        return self if which.all() else self.part(np.flatnonzero(which))
-
-    @property
-    def rows(self) -> StrategyRows:
-        """The pipelines with as many replicas as `high` blocks hold."""
-        rows = self.of.rows.part(self.at)
-        return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
-
-    @property
-    def pipes(self) -> Pipes:
-        """The same with their least seconds."""
-        return Pipes(self.seconds, self.rows, self.each, self.once)
-
-
-class RangesGoal(Protocol):
-    """The methods of a search's goal that ranges use."""
-
-    @property
-    def world(self) -> World:
-        """Problem, sites and templates that all columns share."""
-
-    def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which plans of at least such capital are of no use."""
-
-    def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
-
-    def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of ranges that the capital of a plan of use may pay."""
-
-    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys."""
-
-
-def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
-    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
-    none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
-    return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
@@ -112,7 +29,7 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
-def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
+def bounded(goal: Goal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
@@ -129,7 +46,7 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
+def in_memory(goal: Goal, x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     new = np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
@@ -184,13 +101,13 @@ def without_room(zero: int, x: Ranges) -> Flags:
     return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
 
 
-def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
+def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
     own = min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
     seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
-    late = np.maximum(np.minimum(goal.cutoffs(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
+    late = np.maximum(np.minimum(goal.cutoff(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
     with np.errstate(over="ignore"):
         fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
@@ -215,56 +132,47 @@ class Columns:
     in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
 
 
-def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
-    """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
+def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+    """List columns of ranges under a ZeRO stage and cutoffs that were not listed before; return the raised cutoffs."""
     # Ranges of like cutoffs are listed together up to the largest.
-    found: list[Columns] = []
+    s, zero, found = x.of.strategy, x.zero, list[Columns]()
+    if zero is None:
+        raise ValueError("columns have a ZeRO stage")
     order, cuts = np.argsort(cuts), cuts.copy()
     order = order[x.seconds[order] < cuts[order]]
     while len(order):
         some = order[cuts[order] <= cuts[order[0]] * CUTS]
         order = order[len(some) :]
         cuts[some] = cuts[some].max()
-        found += _listed(world, goal, x.part(some), float(cuts[some[0]]))
+        part, cut = x.part(some), min(float(cuts[some[0]]), NEVER)
+        pipes = Pipes(part.seconds, part.rows, part.each, part.once)
+        more_than = part.low * pipes.rows.block_replicas
+        for in_rounds in (False, True):
+            cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
+            if cells is not None:
+                found += [Columns(s, zero, *group, in_rounds=in_rounds) for group in _in_order(goal, part, *cells)]
     return found, cuts
 
 
-def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
-    """List the columns of ranges under one cutoff."""
-    pipes = x.pipes
-    more_than = x.low * pipes.rows.block_replicas
-    listed_columns: list[Columns] = []
-    for in_rounds in (False, True):
-        found = columns_of(
-            world, x.of.strategy, _stage_of(x), pipes, min(cut, NEVER), more_than=more_than, in_rounds=in_rounds
-        )
-        if found is not None:
-            listed_columns += _in_order(world, goal, x, *found, in_rounds=in_rounds)
-    return listed_columns
-
-
-def _stage_of(x: Ranges) -> int:
-    if x.zero is None:
-        raise ValueError("columns have a ZeRO stage")
-    return x.zero
-
-
-def _in_order(
-    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
-) -> list[Columns]:
-    """Return columns of ranges, with their least seconds, in the order of the goal."""
-    of = _range_of(x, table)
-    blocks = table.blocks()
+def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
+    """Return columns of ranges by the groups of the goal, with their least seconds and capital."""
+    # The range that each column is from is that of its pipeline which has as many blocks.
+    rows, blocks = x.of.rows, table.blocks()
+    _, own = np.unique(
+        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
+    )
+    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + blocks
+    order = np.argsort(ranges)
+    of = order[np.searchsorted(ranges[order], columns)]
     seconds = np.maximum(times, x.seconds[of])
     usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
     some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
     if not len(some):
         return []
-    world.count("columns", len(some))
+    goal.world.count("columns", len(some))
     entries = x.at[of[some]] * NAMES + blocks[some]
     groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
-    s, zero = x.of.strategy, _stage_of(x)
-    return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
+    return [(table.part(i), seconds[i], usd[i]) for i in groups]
 
 
 def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
@@ -273,29 +181,16 @@ def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
 
-def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
+def repriced(goal: Goal, x: Columns) -> list[Columns]:
     """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
     table = x.table.part(np.arange(x.place, len(x.seconds)))
     left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
     p, own = np.unique(table.p, return_inverse=True)
     kinds = [x.strategy.block(int(n)) for n in p]
-    racks, rails = (
-        np.array([0 if block is None else getattr(block, name) for block in kinds])[own] for name in ("racks", "rails")
-    )
+    racks, rails = (np.array([getattr(block, name) for block in kinds])[own] for name in ("racks", "rails"))
     blocks = table.blocks()
     usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
     some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
     entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
     groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
     return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
-
-
-def _range_of(x: Ranges, table: StrategyRows) -> Ints:
-    """Return the range that each column is from: that of its pipeline which has as many blocks."""
-    rows = x.of.rows
-    _, own = np.unique(
-        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
-    )
-    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + table.blocks()
-    order = np.argsort(ranges)
-    return np.asarray(order[np.searchsorted(ranges[order], columns)], dtype=np.int64)
