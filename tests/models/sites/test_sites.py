@@ -273,12 +273,13 @@ def test_more_sites_would_do_where_their_number_was_known() -> None:
 
 def test_every_rule_is_checked() -> None:
     rules = [rule for section in ("sites", "cost") for rule in SECTIONS[section]]
-    parts = {  # functions that a rule leaves part of its work to
-        getattr(inspect.getmodule(rule), name, rule)
-        for rule in rules
-        for name in re.findall(r"\b(_\w+)\(", inspect.getsource(rule))
-    }
-    named = {name for rule in {*rules, *parts} for name in re.findall(r'"(\w+)[\["]', inspect.getsource(rule))}
+    left, read = [*rules], dict[Any, str]()  # a rule may leave part of its work to functions beside it
+    while left:
+        part = left.pop()
+        read[part] = inspect.getsource(part)
+        beside = {getattr(inspect.getmodule(part), name, part) for name in re.findall(r"\b(_\w+)\(", read[part])}
+        left += [x for x in beside if x not in read]
+    named = {name for text in read.values() for name in re.findall(r'"(\w+)[\["]', text)}
     assert set(RULES) <= named | {rule.__name__ for rule in rules}
 
 
