@@ -67,8 +67,7 @@ class LaunchRun:
     @property
     def gpus(self) -> int:
         """Ranks that are started."""
-        layout = self.layout
-        return layout.stage_gpus * layout.pipeline_parallel * self.data_parallel
+        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.data_parallel
 
     @property
     def node_gpus(self) -> int:
@@ -123,36 +122,23 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
     if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
-    return LaunchRun(
-        name=plan.instance.name,
-        model=work.model,
-        precision=work.precision,
-        sequence_length=work.sequence_length,
-        layout=layout,
-        rack_gpus=rack.gpus,
-        software=work.software if isinstance(work.software, Software) else None,
-    )
+    software = work.software if isinstance(work.software, Software) else None
+    length = work.sequence_length
+    return LaunchRun(plan.instance.name, work.model, work.precision, length, layout, rack.gpus, software)
 
 
 def require(run: LaunchRun, framework: str) -> None:
     """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
     layout = run.layout
-    recomputed = layout.recomputed_layers_per_stage
-    some = [] if recomputed == layout.layers_per_stage else list(recomputed)
-    asked = {
-        "tensor_parallel_inner": (layout.tensor_parallel_inner, 1),
-        "context_parallel": (layout.context_parallel, 1),
-        "expert_parallel": (layout.expert_parallel, 1),
-        "pipeline_parallel": (layout.pipeline_parallel, 1),
-        "virtual_stages": (layout.virtual_stages, 1),
-        "schedule": (layout.schedule, "1f1b"),
-        "recomputed_layers_per_stage": (some, []),
-        "zero_stage": (layout.zero_stage, 0),
-    }
-    for key, (value, plain) in asked.items():
-        if value != plain and key not in CHOICES[framework]:
-            pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
-            raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
+    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
+    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
+    for key, without in plain.items():
+        value = getattr(layout, key)
+        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
+        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
+            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
+            told = f"{framework} cannot be told {list(value) if some else value!r}"
+            raise InputError(f"layout.{key}: {told}; plan with --pin {pin}, or choose another framework")
     if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
         problem = f"torchtitan cannot be told {', '.join(run.modules)}"
         remedy = "plan with --pin layout.recompute=none, or choose another framework"
@@ -433,7 +419,6 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: it cannot be told it."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
-    routed = run.model.experts is not None and layout.tensor_parallel > 1
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
@@ -449,7 +434,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "pipeline_parallel_degree": layout.pipeline_parallel,
         "expert_parallel_degree": layout.expert_parallel,
     }
-    if routed:
+    if run.model.experts is not None and layout.tensor_parallel > 1:
         parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.virtual_stages > 1 else "1F1B"
@@ -460,21 +445,19 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
             first += count
         parallelism["module_fqns_per_model_part"] = parts
-    fused = run.software is not None and run.software.fused_loss
     return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": layout.recompute, **selective},
-        **({"compile": {"enable": True}} if fused else {}),
+        **({"compile": {"enable": True}} if run.software is not None and run.software.fused_loss else {}),
     }
 
 
 def _torchtitan_toml(run: LaunchRun) -> str:
     require_on_gpu(run, "torchtitan")
-    tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
-    for name, table in tables.items():
+    for name, table in torchtitan_tables(run).items():
         lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
@@ -520,10 +503,9 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 def _nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
-    data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
-    return "".join(f"# {line}\n" for line in head) + dump(data)
+    return "".join(f"# {line}\n" for line in head) + dump(nemo_overrides(run))
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
