@@ -141,21 +141,20 @@ def torchrun(placed: Placement) -> str:
         if not _NODE.fullmatch(node):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
     table = "".join(f"{node} {rank}\n" for rank, node in enumerate(placed.nodes))
-    name = re.sub(r"[^ -~]", "?", placed.job)
-    return (
-        "#!/bin/sh\n"
-        f"# Job {name}: start it once on each of its {len(placed.nodes)} nodes, with the training script and its "
-        "arguments:\n"
-        f"#   srun -N{len(placed.nodes)} --ntasks-per-node=1 sh THIS_FILE train.py ...\n"
-        'node="${SLURMD_NODENAME:-$(hostname -s)}"\n'
-        "rank=$(awk -v node=\"$node\" '$1 == node { print $2 }' <<'END'\n"
-        f"{table}END\n"
-        ")\n"
-        '[ -n "$rank" ] || { echo "$node is no node of this job" >&2; exit 1; }\n'
-        f"exec torchrun --nnodes={len(placed.nodes)} --nproc-per-node={gpus_of_node(placed)} "
-        f'--node-rank="$rank" --master-addr={shlex.quote(placed.nodes[0])} '
-        f'--master-port="${{MASTER_PORT:-{PORT}}}" "$@"\n'
-    )
+    name, nodes = re.sub(r"[^ -~]", "?", placed.job), len(placed.nodes)
+    start = f"exec torchrun --nnodes={nodes} --nproc-per-node={gpus_of_node(placed)}"
+    master = f'--master-addr={shlex.quote(placed.nodes[0])} --master-port="${{MASTER_PORT:-{PORT}}}"'
+    return f"""\
+#!/bin/sh
+# Job {name}: start it once on each of its {nodes} nodes, with the training script and its arguments:
+#   srun -N{nodes} --ntasks-per-node=1 sh THIS_FILE train.py ...
+node="${{SLURMD_NODENAME:-$(hostname -s)}}"
+rank=$(awk -v node="$node" '$1 == node {{ print $2 }}' <<'END'
+{table}END
+)
+[ -n "$rank" ] || {{ echo "$node is no node of this job" >&2; exit 1; }}
+{start} --node-rank="$rank" {master} "$@"
+"""
 
 
 def torchrun_line(placed: Placement, file: str) -> str:

@@ -57,12 +57,8 @@ RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.valu
 RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
 _BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod},
+    **dict.fromkeys((ast.Div, ast.FloorDiv), operator.floordiv),
 }
 _MOST = 10**12  # of what arithmetic may come to
 _LONGEST = 1_000_000  # characters of a script, and of a value once its variables are written out
@@ -151,12 +147,9 @@ class Script:
     @property
     def doubtful(self) -> list[str]:
         """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
-        used = {name: value for name, value in self.variables.items() if value.isdigit()}
-        return [
-            f"{name} ({unsure}: {value} is taken)"
-            for name, value in used.items()
-            if re.search(rf"\$\{{?{name}\b", self.text) and (unsure := self.unsure(name))
-        ]
+        numbers = {name: value for name, value in self.variables.items() if value.isdigit()}
+        used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", self.text))
+        return [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := self.unsure(name))]
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
         """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot.
@@ -251,9 +244,8 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     starts = any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
     if not parts or not (_FLAG.match(parts[0]) or starts):
         return []
-    unquoted = [_unquoted(part) for part in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
-    return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in unquoted if part]
+    return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in map(_unquoted, parts) if part]
 
 
 def _unquoted(text: LocatedText) -> LocatedText:
