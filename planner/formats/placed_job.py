@@ -49,10 +49,8 @@ def read_placement(running: Path) -> Placement:
 def hostfile(placed: Placement, topology: Topology | None = None) -> str:
     """Return a hostfile, a line a rank in rank order. InputError: topology/block, if given, refuses it to Slurm."""
     if topology is not None and topology.kind == "block":
-        raise InputError(
-            "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
-            "and json or rankfile to give each node its rank"
-        )
+        remedy = "take the format hostlist to submit, and json or rankfile to give each node its rank"
+        raise InputError(f"the hostfile format: topology/block refuses SLURM_HOSTFILE; {remedy}")
     return "".join(f"{node}\n" * gpus_of_node(placed) for node in placed.nodes)
 
 
@@ -60,9 +58,7 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
-    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either.
-
-    InputError if the list is too long for one argument.
+    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either. InputError: it is too long an argument.
     """
     nodes, segment = set(placed.nodes), None
     if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):

@@ -423,11 +423,10 @@ def _first(stated: Mapping[str, LocatedText]) -> int:
 
 def started(script: Script) -> Started:
     """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; tasks state GPUs one each."""
-    flags = {f"--{key}": value for key, value in script.flags.items() if value is not None}
-    sbatch = {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
+    known = {f"--{key}": value for key, value in script.flags.items() if value is not None} | script.variables
+    known |= {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 
     def of(*names: str) -> dict[str, LocatedText]:
-        known = flags | script.variables | sbatch
         return {name: known[name] for name in names if re.fullmatch(r"(?=0*[1-9])[0-9]{1,9}", known.get(name, ""))}
 
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
@@ -457,10 +456,9 @@ class ScriptText(RecipeText):
         return next((item.word.start for item in reversed(self._items(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override; add it where it is missing; remove it where the value is None.
+        """Set a flag or override, add it next to the first of `likes` that is there, or remove it where it is None.
 
-        A new one is added next to the first of the flags `likes` that is there. InputError where the present one is in
-        a branch, has different values in several places, or is computed by the shell.
+        InputError: the present one is in a branch, has several values, or is computed by the shell.
         """
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:

@@ -97,7 +97,6 @@ FAMILIES: dict[str, ConfigFamily] = {
     "llama4_text": ConfigFamily(experts=True, head_size=128, window_every=4, window=8192),
     "qwen3_next": ConfigFamily(experts=True, head_size=256, window_every=4),
 }
-PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
 def read_model(path: Path) -> Model:
@@ -236,7 +235,7 @@ class _Reader:
             return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
         if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
             return sum(map(bool, self.config["no_rope_layers"]))
-        every = 1 if self.kind == PHI3_WINDOWED else self.family.window_every
+        every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
         key = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
         every = self.config.get(key, every) if every > 1 else every
         return layers if every == 1 else layers - layers // every if every else 0
