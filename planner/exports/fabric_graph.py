@@ -31,7 +31,7 @@ MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 
 def edges(built: BuiltFabric) -> int:
-    """Return how many pairs of switches a bundle joins (a dragonfly's may share one), with one of each leaf's racks."""
+    """Count the edges of switches: bundles that join two (a dragonfly's may share one), and one from leaf to racks."""
     return built.design.leaves + built.design.wan_gateway_links + built.design.switch_pairs
 
 

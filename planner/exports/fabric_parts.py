@@ -163,8 +163,7 @@ def cable_list(built: BuiltFabric) -> Iterator[str]:
 def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
     """Yield every cable by name, block by block, with the tier that the block goes up from.
 
-    Without a floor and media in the instance a medium is the transceiver of its links, and lengths are those of a floor
-    of the usual pitches: no price rests on them.
+    Without floor and media in the instance a medium is its links' transceiver, lengths are of usual pitches, unpriced.
     """
     table = MediaTable.of(built.media, built.network.power_usd_per_watt)
     media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
@@ -417,9 +416,8 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
 
     A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
     two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
-    as NetBox imports or exports them. Cables without an end at a port of the fabric are of other equipment.
-
-    InputError names the file, and the line: no such table, a row of another length, or no cable of this fabric.
+    as NetBox imports or exports them; those without an end at a port of the fabric are of other equipment. InputError
+    names file and line: no such table, a row of another length, or no cable of this fabric.
     """
     cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
     planned: Ends = dict(cables) | {high: low for low, high in cables}

@@ -122,12 +122,9 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     reader = _Reader(config, where, family, kind)
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    items = config.read(_effect)
-    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled))
-    if inner is not None:
-        left = [key for key in data if key != inner and key not in SETTINGS]
-        other_parts = tuple(key for key in left if isinstance(data[key], Mapping))
-        items = items.replaced(not_modelled=items.not_modelled + other_parts)
+    items, outer = config.read(_effect), {} if inner is None else data
+    other_parts = (key for key in outer if key not in (inner, *SETTINGS) and isinstance(outer[key], Mapping))
+    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled, *other_parts))
     entry["note"] = items.note()
     return validated(Model, entry, where), items
 
@@ -250,11 +247,10 @@ class _Reader:
         width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
         if shared is None:
             shared = self.count(SHARED, 0) * width
-        dense = self.count(DENSE_FIRST, self.family.dense_layers)
         dense_list = self.config.get("mlp_only_layers") or []
+        dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
         if sorted(dense_list) != list(range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
-        dense = max(dense, len(dense_list))
         if self.kind == "llama4_text":
             width, shared = self._alternating(entry, width)
         entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}
