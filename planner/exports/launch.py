@@ -72,8 +72,7 @@ class LaunchRun:
     @property
     def node_gpus(self) -> int:
         """GPUs that one host starts: as many as all hosts can start alike."""
-        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= HOST_GPUS else HOST_GPUS)
-        return math.gcd(own, self.gpus)
+        return math.gcd(BOARD_GPUS.get(self.rack_gpus, min(self.rack_gpus, HOST_GPUS)), self.gpus)
 
     @property
     def nodes(self) -> int:
@@ -97,18 +96,16 @@ class LaunchRun:
     def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
         """Whether racks hold what ranks in order fill them with, whole pipelines first, or neither.
 
-        Megatron orders ranks by tensor, context, data and pipeline, or with --use-tp-pp-dp-mapping by pipeline and then
-        data; that it refuses where experts and the other weights have other replicas (parallel_state.py), and under its
-        FSDP.
+        Megatron orders ranks by tensor, context, data, pipeline, or by pipeline first (--use-tp-pp-dp-mapping), which
+        it refuses under its FSDP and where experts and the other weights have other replicas (parallel_state.py).
         """
         layout, unit = self.layout, self.layout.stage_gpus
         stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
         ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.data_parallel, racks)
         if layout.stages_per_rack <= ordered:
             return "as ranks"
-        first = min(layout.pipeline_parallel, self.rack_gpus // unit)
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
-        return "mixed" if refused or layout.stages_per_rack != first else "pipelines"
+        return "mixed" if refused or layout.stages_per_rack != min(stages, self.rack_gpus // unit) else "pipelines"
 
     @property
     def is_even(self) -> bool:

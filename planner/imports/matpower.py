@@ -133,13 +133,11 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         raise InputError(f"{path}: mpc.bus has no rows; give a case with buses")
     live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != ISOLATED}
     units: dict[str, list[float]] = {number: [] for number in buses}  # the MW of those in service
-    idle = 0
     for row in tables["gen"]:
         bus, mw = _known_bus(row, "GEN_BUS", buses), row.number("PMAX")
         if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
-        else:
-            idle += 1
+    idle = len(tables["gen"]) - sum(map(len, units.values()))
     branches = list(_case_branches(tables["branch"], base_mva, buses, live))
     places = _places(path, live, options)
     demand: defaultdict[str, float] = defaultdict(float)
