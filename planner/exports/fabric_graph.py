@@ -202,16 +202,15 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
             return FreeUplinks(0.0, 0.0, 0.0)
         inside = 1 / switches if design.spines or design.valiant else 0.0
         return FreeUplinks(inside, math.ceil(links / switches) / links if links else 0.0, 0.0)
-    lost = {
-        "spine": (1 / max(1, design.spines_per_pod), 1 / max(1, design.spines_per_pod), 0.0),
-        "core": (
-            0.0,
-            design.positions_per_core * design.spine_bundle / max(1, design.pod_uplinks),
-            1 / design.zone_cores if design.tiers > 3 else 0.0,
-        ),
-        "super-spine": (0.0, 0.0, design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)),
-    }
-    return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
+    leaf = pod = zone = 0.0
+    if tier == "spine":
+        leaf = pod = 1 / max(1, design.spines_per_pod)
+    elif tier == "core":
+        pod = design.positions_per_core * design.spine_bundle / max(1, design.pod_uplinks)
+        zone = 1 / design.zone_cores if design.tiers > 3 else 0.0
+    elif tier == "super-spine":
+        zone = design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)
+    return FreeUplinks(leaf, pod, zone)
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:

@@ -189,11 +189,10 @@ def kueue_job(placed: Placement) -> str:
             "template": {"metadata": {"annotations": annotations}, "spec": pod(per_node)},
         },
     }
-    comment = (
-        f"Job {placed.job}: one pod a node, {per_node} GPUs each; "
-        f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
-        "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
-    )
+    ranks_of_pod = f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}"
+    comment = f"""\
+Job {placed.job}: one pod a node, {per_node} GPUs each; {ranks_of_pod}.
+Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."""
     ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
     flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
     return _documents(comment, [*labelled, ranks_by_node, flavor_object, job])
@@ -269,10 +268,8 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
         "networkTopology": {"mode": "hard", "highestTierAllowed": lowest},
         "tasks": tasks,
     }
-    comment = (
-        f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
-        "apply the HyperNodes first, put the training image in."
-    )
+    made = f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each"
+    comment = f"{made}; apply the HyperNodes first, put the training image in."
     return _documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 

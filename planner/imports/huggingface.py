@@ -206,7 +206,6 @@ class _Reader:
             entry["head_size"] = size
 
     def _windows(self, entry: dict[str, Any]) -> None:
-        layers = entry["layers"]
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
@@ -216,7 +215,7 @@ class _Reader:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
             windowed = sum(kind != FULL for kind in kinds)
         else:
-            windowed = self._windowed_layers(layers)
+            windowed = self._windowed_layers(entry["layers"])
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
