@@ -134,8 +134,8 @@ def require(run: LaunchRun, framework: str) -> None:
         some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
         if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
             pin = "layout.recompute=none" if some else f"layout.{key}={without}"
-            told = f"{framework} cannot be told {list(value) if some else value!r}"
-            raise InputError(f"layout.{key}: {told}; plan with --pin {pin}, or choose another framework")
+            problem = f"{framework} cannot be told {list(value) if some else value!r}"
+            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
     if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
         problem = f"torchtitan cannot be told {', '.join(run.modules)}"
         remedy = "plan with --pin layout.recompute=none, or choose another framework"

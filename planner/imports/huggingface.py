@@ -138,8 +138,6 @@ def _effect(key: str, value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A reader of one configuration: its items, its file for messages, and the defaults of its family."""
-
     config: TrackedItems
     where: str
     family: ConfigFamily
