@@ -31,12 +31,8 @@ MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 
 def edges(built: BuiltFabric) -> int:
-    """Return the edges at the level of switches: pairs that a bundle joins, and one from each leaf to its racks.
-
-    Links between the groups of a dragonfly may share an edge.
-    """
-    design = built.design
-    return design.leaves + design.wan_gateway_links + design.switch_pairs
+    """Count the edges of switches: bundles that join two (a dragonfly's may share one), and one from leaf to racks."""
+    return built.design.leaves + built.design.wan_gateway_links + built.design.switch_pairs
 
 
 def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
@@ -58,16 +54,15 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
         for one, other, count, length in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
-            both = (block.low_tier, one), (block.high_tier, other)
-            ends = tuple(_label(built, *end, by_pod=by_pod) for end in both)
-            if ends[0] != ends[1]:
+            below = _label(built, block.low_tier, one, by_pod=by_pod)
+            above = _label(built, block.high_tier, other, by_pod=by_pod)
+            if below != above:
                 # Cables of one edge may come in several blocks.
-                before = wiring.edges[ends] if wiring.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
+                before = wiring.get_edge_data(below, above, {"cables": 0, "longest_m": 0.0})
                 far = max(before["longest_m"], round(length, 1))
-                wiring.add_edge(*ends, cables=before["cables"] + count, longest_m=far)
+                wiring.add_edge(below, above, cables=before["cables"] + count, longest_m=far)
             if block.low_tier == "gpu":
-                racks = wiring.nodes[_label(built, "gpu", one, by_pod=by_pod)]
-                racks.update(tier="racks", gpus=racks.get("gpus", 0) + count)
+                wiring.nodes[below].update(tier="racks", gpus=wiring.nodes[below].get("gpus", 0) + count)
     return wiring
 
 
@@ -119,14 +114,11 @@ def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
 
 def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
     """Write topology.conf for the plugin topology/tree, or topology.yaml with one tree, the default."""
-    root = "super-spine" if built.design.zones else "core"
-    rows = list(site_rows(built.site, built.fabric, built.design.racks, root))
-    topology = tree(built.site, rows if built.design.domains > 1 else rows[:1])  # one leaf has no switch above it
-    if as_yaml:
-        yield slurm.write_yaml(topology)
-    else:
-        yield f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
-        yield slurm.write_conf(topology)
+    design = built.design
+    rows = list(site_rows(built.site, built.fabric, design.racks, "super-spine" if design.zones else "core"))
+    topology = tree(built.site, rows if design.domains > 1 else rows[:1])  # one leaf has no switch above it
+    head = f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
+    yield slurm.write_yaml(topology) if as_yaml else head + slurm.write_conf(topology)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +202,15 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
             return FreeUplinks(0.0, 0.0, 0.0)
         inside = 1 / switches if design.spines or design.valiant else 0.0
         return FreeUplinks(inside, math.ceil(links / switches) / links if links else 0.0, 0.0)
-    lost = {
-        "spine": (1 / max(1, design.spines_per_pod), 1 / max(1, design.spines_per_pod), 0.0),
-        "core": (
-            0.0,
-            design.positions_per_core * design.spine_bundle / max(1, design.pod_uplinks),
-            1 / design.zone_cores if design.tiers > 3 else 0.0,
-        ),
-        "super-spine": (0.0, 0.0, design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)),
-    }
-    return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
+    leaf = pod = zone = 0.0
+    if tier == "spine":
+        leaf = pod = 1 / max(1, design.spines_per_pod)
+    elif tier == "core":
+        pod = design.positions_per_core * design.spine_bundle / max(1, design.pod_uplinks)
+        zone = 1 / design.zone_cores if design.tiers > 3 else 0.0
+    elif tier == "super-spine":
+        zone = design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)
+    return FreeUplinks(leaf, pod, zone)
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
@@ -230,10 +221,10 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
     if row.gpus_cut_off:
         return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
     lost = f"one of {built.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
-    speeds = {"pipeline sends": row.pipeline_send_slowdown, "all-reduces": row.allreduce_slowdown}
-    takes = {name: "stop" if speed is None else f"take {ratio(speed, 3)} times" for name, speed in speeds.items()}
-    slower = [f"{name} {how}" for name, how in takes.items() if placed]
-    return "; ".join([f"{under} lose {lost}", *slower])
+    effects = [f"{under} lose {lost}"]
+    for name, slowdown in (("pipeline sends", row.pipeline_send_slowdown), ("all-reduces", row.allreduce_slowdown)):
+        effects += [f"{name} {'stop' if slowdown is None else f'take {ratio(slowdown, 3)} times'}"] if placed else []
+    return "; ".join(effects)
 
 
 def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:

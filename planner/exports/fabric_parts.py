@@ -40,6 +40,7 @@ NETBOX = (
     ("device a", "termination a", "device b", "termination b"),
 )
 PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
+BillLine = tuple[str, str, int | str, str, float]
 Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
 
 
@@ -123,8 +124,7 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     physics = PlanPhysics(plan=plan)
     network = plan.instance.network
     if name not in physics.wired or network is None:
-        remedy = "see what `planner check` says of the plan"
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it is; {remedy}")
+        raise InputError(f"fabric.sites.{name}: cannot be wired as it is; see what `planner check` says of the plan")
     built = fabrics[name]
     leaf, above, floor = physics.switches[built.switch], physics.above(built), network.floor or Floor()
     return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)
@@ -163,8 +163,7 @@ def cable_list(built: BuiltFabric) -> Iterator[str]:
 def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
     """Yield every cable by name, block by block, with the tier that the block goes up from.
 
-    Without a floor and media in the instance a medium is the transceiver of its links, and lengths are those of a floor
-    of the usual pitches: no price rests on them.
+    Without floor and media in the instance a medium is its links' transceiver, lengths are of usual pitches, unpriced.
     """
     table = MediaTable.of(built.media, built.network.power_usd_per_watt)
     media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
@@ -183,40 +182,29 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
         yield cables.low_tier, map(LabelledCable, low, low_ports, high, high_ports, metres.tolist(), by_name, lanes)
 
 
-@dataclass(frozen=True, slots=True)
-class BillLine:
-    """Some pieces of one part, with the metres of cables that are priced by their length."""
-
-    part: str
-    where: str
-    count: int | None
-    usd: float
-    metres: float | None = None
-
-
 def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     """Write the bill as CSV, rounded so that it sums to the total. InternalError: it is not the fabric's price."""
-    lines = [line for line in _lines(built) if line.count != 0]
-    total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
+    lines = [line for line in _lines(built) if line[2] != 0]
+    total, stated = sum(usd for *_, usd in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
     rows, before, cents = list[Row](), 0.0, 0
-    for line in lines:
-        before += line.usd
+    for part, where, count, metres, usd in lines:
+        before += usd
         upto = round(before * 100)
-        count, metres = "" if line.count is None else line.count, "" if line.metres is None else f"{line.metres:.1f}"
-        rows.append((line.part, line.where, count, metres, f"{(upto - cents) / 100:.2f}"))
+        rows.append((part, where, count, metres, f"{(upto - cents) / 100:.2f}"))
         cents = upto
     yield csv_text([BILL_HEADER, *rows, ("total", built.site, "", "", f"{cents / 100:.2f}")])
 
 
 def _lines(built: BuiltFabric) -> Iterator[BillLine]:
+    """Yield rows of BILL_HEADER, dollars unrounded; "" for no count, and for metres where no length has a price."""
     network, design, switch, boxes = built.network, built.design, built.switch, Counter[str]()
     usd = {model.name: model.price_usd for model in built.models.values()}
     for tier, count in design.tier_switches.items():
         boxes[built.models[tier].name] += count
-    yield from (BillLine(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
-    yield BillLine(switch.name, "WAN gateway", design.wan_gateways, design.wan_gateways * switch.price_usd)
+    yield from ((name, "fabric", count, "", count * usd[name]) for name, count in boxes.items())
+    yield switch.name, "WAN gateway", design.wan_gateways, "", design.wan_gateways * switch.price_usd
     if fabric_designs.by_reach(network):
         yield from _by_length(built)
     else:
@@ -226,11 +214,11 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
             ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
             ("switch to switch", up, switch.link_factor, cables.switch_usd, cables.switch_transceivers),
         ):
-            yield BillLine(optics.name, where, links * modules, factor * links * modules * optics.price_usd)
-            yield BillLine("cable", where, links, factor * links * cable_usd)
+            yield optics.name, where, links * modules, "", factor * links * modules * optics.price_usd
+            yield "cable", where, links, "", factor * links * cable_usd
     if network.power_usd_per_watt:
         power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
-        yield BillLine("power over the years", f"{built.fabric.power_mw:.6g} MW", None, power)
+        yield "power over the years", f"{built.fabric.power_mw:.6g} MW", "", "", power
 
 
 def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
@@ -246,7 +234,7 @@ def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
             of = chosen == medium
             sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
     for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
-        yield BillLine(built.media[medium].name, where, int(count), float(usd), float(metres))
+        yield built.media[medium].name, where, int(count), f"{metres:.1f}", float(usd)
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
@@ -428,9 +416,8 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
 
     A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
     two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
-    as NetBox imports or exports them. Cables without an end at a port of the fabric are of other equipment.
-
-    InputError names the file, and the line: no such table, a row of another length, or no cable of this fabric.
+    as NetBox imports or exports them; those without an end at a port of the fabric are of other equipment. InputError
+    names file and line: no such table, a row of another length, or no cable of this fabric.
     """
     cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
     planned: Ends = dict(cables) | {high: low for low, high in cables}
@@ -495,8 +482,7 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
     gpus = range(fabric.design.racks * fabric.design.gpus_per_rack)
     boxes = {fabric.gpu_name(i) for i in gpus}.union(*fabric.names.values())
     text = read_text(path, "give a cable list in CSV")
-    head = text.partition("\n")[0]
-    table = csv_rows(path, text, delimiter=max(",;|\t", key=head.count))
+    table = csv_rows(path, text, delimiter=max(",;|\t", key=text.partition("\n")[0].count))
     header = [cell.strip().lower() for cell in next(table, (1, []))[1]]
     names = next((names for names in (OWN, *NETBOX) if set(names) <= set(header)), None)
     if names is None:
@@ -511,8 +497,8 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
             low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
             low, high = (cells[0], cells[1]), (cells[2], cells[3])
-        own = (":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1]))
-        if ends := tuple(own):
+        ends = tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1]))
+        if ends:
             built.append(BuiltCable(":".join(low), ":".join(high), line, ends))
     if not built:
         problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"

@@ -67,14 +67,12 @@ class LaunchRun:
     @property
     def gpus(self) -> int:
         """Ranks that are started."""
-        layout = self.layout
-        return layout.stage_gpus * layout.pipeline_parallel * self.data_parallel
+        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.data_parallel
 
     @property
     def node_gpus(self) -> int:
         """GPUs that one host starts: as many as all hosts can start alike."""
-        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= HOST_GPUS else HOST_GPUS)
-        return math.gcd(own, self.gpus)
+        return math.gcd(BOARD_GPUS.get(self.rack_gpus, min(self.rack_gpus, HOST_GPUS)), self.gpus)
 
     @property
     def nodes(self) -> int:
@@ -98,18 +96,16 @@ class LaunchRun:
     def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
         """Whether racks hold what ranks in order fill them with, whole pipelines first, or neither.
 
-        Megatron orders ranks by tensor, context, data and pipeline, or with --use-tp-pp-dp-mapping by pipeline and then
-        data; that it refuses where experts and the other weights have other replicas (parallel_state.py), and under its
-        FSDP.
+        Megatron orders ranks by tensor, context, data, pipeline, or by pipeline first (--use-tp-pp-dp-mapping), which
+        it refuses under its FSDP and where experts and the other weights have other replicas (parallel_state.py).
         """
         layout, unit = self.layout, self.layout.stage_gpus
         stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
         ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.data_parallel, racks)
         if layout.stages_per_rack <= ordered:
             return "as ranks"
-        first = min(layout.pipeline_parallel, self.rack_gpus // unit)
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
-        return "mixed" if refused or layout.stages_per_rack != first else "pipelines"
+        return "mixed" if refused or layout.stages_per_rack != min(stages, self.rack_gpus // unit) else "pipelines"
 
     @property
     def is_even(self) -> bool:
@@ -123,36 +119,23 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
     if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
-    return LaunchRun(
-        name=plan.instance.name,
-        model=work.model,
-        precision=work.precision,
-        sequence_length=work.sequence_length,
-        layout=layout,
-        rack_gpus=rack.gpus,
-        software=work.software if isinstance(work.software, Software) else None,
-    )
+    software = work.software if isinstance(work.software, Software) else None
+    length = work.sequence_length
+    return LaunchRun(plan.instance.name, work.model, work.precision, length, layout, rack.gpus, software)
 
 
 def require(run: LaunchRun, framework: str) -> None:
     """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
     layout = run.layout
-    recomputed = layout.recomputed_layers_per_stage
-    some = [] if recomputed == layout.layers_per_stage else list(recomputed)
-    asked = {
-        "tensor_parallel_inner": (layout.tensor_parallel_inner, 1),
-        "context_parallel": (layout.context_parallel, 1),
-        "expert_parallel": (layout.expert_parallel, 1),
-        "pipeline_parallel": (layout.pipeline_parallel, 1),
-        "virtual_stages": (layout.virtual_stages, 1),
-        "schedule": (layout.schedule, "1f1b"),
-        "recomputed_layers_per_stage": (some, []),
-        "zero_stage": (layout.zero_stage, 0),
-    }
-    for key, (value, plain) in asked.items():
-        if value != plain and key not in CHOICES[framework]:
-            pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
-            raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
+    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
+    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
+    for key, without in plain.items():
+        value = getattr(layout, key)
+        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
+        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
+            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
+            problem = f"{framework} cannot be told {list(value) if some else value!r}"
+            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
     if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
         problem = f"torchtitan cannot be told {', '.join(run.modules)}"
         remedy = "plan with --pin layout.recompute=none, or choose another framework"
@@ -433,7 +416,6 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: it cannot be told it."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
-    routed = run.model.experts is not None and layout.tensor_parallel > 1
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
@@ -449,7 +431,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "pipeline_parallel_degree": layout.pipeline_parallel,
         "expert_parallel_degree": layout.expert_parallel,
     }
-    if routed:
+    if run.model.experts is not None and layout.tensor_parallel > 1:
         parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.virtual_stages > 1 else "1F1B"
@@ -460,21 +442,19 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
             first += count
         parallelism["module_fqns_per_model_part"] = parts
-    fused = run.software is not None and run.software.fused_loss
     return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": layout.recompute, **selective},
-        **({"compile": {"enable": True}} if fused else {}),
+        **({"compile": {"enable": True}} if run.software is not None and run.software.fused_loss else {}),
     }
 
 
 def _torchtitan_toml(run: LaunchRun) -> str:
     require_on_gpu(run, "torchtitan")
-    tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
-    for name, table in tables.items():
+    for name, table in torchtitan_tables(run).items():
         lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
@@ -520,10 +500,9 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 def _nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
-    data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
-    return "".join(f"# {line}\n" for line in head) + dump(data)
+    return "".join(f"# {line}\n" for line in head) + dump(nemo_overrides(run))
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:

@@ -55,8 +55,7 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
         labels, attributes = item.get("labels"), item.get("attributes")
         domains = [labels.get(key) for key in DOMAIN_LABELS] if isinstance(labels, dict) else []
         domains += [attributes.get("nvlink")] if isinstance(attributes, dict) else []
-        domain = next((text for text in domains if isinstance(text, str) and text), None)
-        rows.append((where, name, layers, domain))
+        rows.append((where, name, layers, next((text for text in domains if isinstance(text, str) and text), None)))
     return from_layers(source, rows)
 
 
@@ -93,13 +92,13 @@ def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], f
     names, down = set(), set()
     for where, name, item in _items(data, source):
         names.add(name)
-        spec = _object(item, "spec", f"{source}: {where}")
+        cordoned = _object(item, "spec", f"{source}: {where}").get("unschedulable") is True
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
         if not isinstance(conditions, list):
             problem = f"must be a list (is {shown(conditions)})"
             raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
         ready = [one.get("status") for one in conditions if isinstance(one, dict) and one.get("type") == "Ready"]
-        if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
+        if cordoned or (ready and ready[0] != "True"):
             down.add(name)
     return frozenset(names - down), frozenset(down)
 
@@ -190,11 +189,10 @@ def kueue_job(placed: Placement) -> str:
             "template": {"metadata": {"annotations": annotations}, "spec": pod(per_node)},
         },
     }
-    comment = (
-        f"Job {placed.job}: one pod a node, {per_node} GPUs each; "
-        f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
-        "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
-    )
+    ranks_of_pod = f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}"
+    comment = f"""\
+Job {placed.job}: one pod a node, {per_node} GPUs each; {ranks_of_pod}.
+Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."""
     ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
     flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
     return _documents(comment, [*labelled, ranks_by_node, flavor_object, job])
@@ -249,7 +247,6 @@ def volcano_hypernodes(topology: Topology) -> str:
 def volcano_job(placed: Placement, topology: Topology) -> str:
     """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
     name, per_node = _object_name(placed.job, "job"), gpus_of_node(placed)
-    groups = [group.nodes for group in placed.groups] or [placed.nodes]
     # The lowest switch above all nodes of the job; leaves are of tier 1.
     _require_tree(topology)
     leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
@@ -257,7 +254,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
     shared = Counter(switch for name in used for switch in above[name])
     lowest = 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
     tasks = []
-    for i, nodes in enumerate(groups):
+    for i, nodes in enumerate([group.nodes for group in placed.groups] or [placed.nodes]):
         # The affinity binds a group's pods to its nodes; that no two share a node follows from their GPUs alone.
         expression = {"key": HOSTNAME, "operator": "In", "values": [_node_name(node) for node in nodes]}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
@@ -271,10 +268,8 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
         "networkTopology": {"mode": "hard", "highestTierAllowed": lowest},
         "tasks": tasks,
     }
-    comment = (
-        f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
-        "apply the HyperNodes first, put the training image in."
-    )
+    made = f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each"
+    comment = f"{made}; apply the HyperNodes first, put the training image in."
     return _documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 

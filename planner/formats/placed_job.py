@@ -49,10 +49,8 @@ def read_placement(running: Path) -> Placement:
 def hostfile(placed: Placement, topology: Topology | None = None) -> str:
     """Return a hostfile, a line a rank in rank order. InputError: topology/block, if given, refuses it to Slurm."""
     if topology is not None and topology.kind == "block":
-        raise InputError(
-            "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
-            "and json or rankfile to give each node its rank"
-        )
+        remedy = "take the format hostlist to submit, and json or rankfile to give each node its rank"
+        raise InputError(f"the hostfile format: topology/block refuses SLURM_HOSTFILE; {remedy}")
     return "".join(f"{node}\n" * gpus_of_node(placed) for node in placed.nodes)
 
 
@@ -60,9 +58,7 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
-    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either.
-
-    InputError if the list is too long for one argument.
+    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either. InputError: it is too long an argument.
     """
     nodes, segment = set(placed.nodes), None
     if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):
@@ -141,21 +137,20 @@ def torchrun(placed: Placement) -> str:
         if not _NODE.fullmatch(node):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
     table = "".join(f"{node} {rank}\n" for rank, node in enumerate(placed.nodes))
-    name = re.sub(r"[^ -~]", "?", placed.job)
-    return (
-        "#!/bin/sh\n"
-        f"# Job {name}: start it once on each of its {len(placed.nodes)} nodes, with the training script and its "
-        "arguments:\n"
-        f"#   srun -N{len(placed.nodes)} --ntasks-per-node=1 sh THIS_FILE train.py ...\n"
-        'node="${SLURMD_NODENAME:-$(hostname -s)}"\n'
-        "rank=$(awk -v node=\"$node\" '$1 == node { print $2 }' <<'END'\n"
-        f"{table}END\n"
-        ")\n"
-        '[ -n "$rank" ] || { echo "$node is no node of this job" >&2; exit 1; }\n'
-        f"exec torchrun --nnodes={len(placed.nodes)} --nproc-per-node={gpus_of_node(placed)} "
-        f'--node-rank="$rank" --master-addr={shlex.quote(placed.nodes[0])} '
-        f'--master-port="${{MASTER_PORT:-{PORT}}}" "$@"\n'
-    )
+    name, nodes = re.sub(r"[^ -~]", "?", placed.job), len(placed.nodes)
+    start = f"exec torchrun --nnodes={nodes} --nproc-per-node={gpus_of_node(placed)}"
+    master = f'--master-addr={shlex.quote(placed.nodes[0])} --master-port="${{MASTER_PORT:-{PORT}}}"'
+    return f"""\
+#!/bin/sh
+# Job {name}: start it once on each of its {nodes} nodes, with the training script and its arguments:
+#   srun -N{nodes} --ntasks-per-node=1 sh THIS_FILE train.py ...
+node="${{SLURMD_NODENAME:-$(hostname -s)}}"
+rank=$(awk -v node="$node" '$1 == node {{ print $2 }}' <<'END'
+{table}END
+)
+[ -n "$rank" ] || {{ echo "$node is no node of this job" >&2; exit 1; }}
+{start} --node-rank="$rank" {master} "$@"
+"""
 
 
 def torchrun_line(placed: Placement, file: str) -> str:

@@ -57,12 +57,8 @@ RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.valu
 RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
 _BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod},
+    **dict.fromkeys((ast.Div, ast.FloorDiv), operator.floordiv),
 }
 _MOST = 10**12  # of what arithmetic may come to
 _LONGEST = 1_000_000  # characters of a script, and of a value once its variables are written out
@@ -151,12 +147,9 @@ class Script:
     @property
     def doubtful(self) -> list[str]:
         """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
-        used = {name: value for name, value in self.variables.items() if value.isdigit()}
-        return [
-            f"{name} ({unsure}: {value} is taken)"
-            for name, value in used.items()
-            if re.search(rf"\$\{{?{name}\b", self.text) and (unsure := self.unsure(name))
-        ]
+        numbers = {name: value for name, value in self.variables.items() if value.isdigit()}
+        used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", self.text))
+        return [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := self.unsure(name))]
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
         """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot.
@@ -251,9 +244,8 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     starts = any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
     if not parts or not (_FLAG.match(parts[0]) or starts):
         return []
-    unquoted = [_unquoted(part) for part in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
-    return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in unquoted if part]
+    return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in map(_unquoted, parts) if part]
 
 
 def _unquoted(text: LocatedText) -> LocatedText:
@@ -431,11 +423,10 @@ def _first(stated: Mapping[str, LocatedText]) -> int:
 
 def started(script: Script) -> Started:
     """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; tasks state GPUs one each."""
-    flags = {f"--{key}": value for key, value in script.flags.items() if value is not None}
-    sbatch = {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
+    known = {f"--{key}": value for key, value in script.flags.items() if value is not None} | script.variables
+    known |= {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 
     def of(*names: str) -> dict[str, LocatedText]:
-        known = flags | script.variables | sbatch
         return {name: known[name] for name in names if re.fullmatch(r"(?=0*[1-9])[0-9]{1,9}", known.get(name, ""))}
 
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
@@ -465,10 +456,9 @@ class ScriptText(RecipeText):
         return next((item.word.start for item in reversed(self._items(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override; add it where it is missing; remove it where the value is None.
+        """Set a flag or override, add it next to the first of `likes` that is there, or remove it where it is None.
 
-        A new one is added next to the first of the flags `likes` that is there. InputError where the present one is in
-        a branch, has different values in several places, or is computed by the shell.
+        InputError: the present one is in a branch, has several values, or is computed by the shell.
         """
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:

@@ -176,15 +176,14 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     for item in _list(switches, source, "switches"):
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
-        switch = _text(row["switch"], source, "switch")
-        rows.append(TopologyRow(f"line {item.line}", switch, nodes, children))
+        rows.append(TopologyRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
 
 
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
-    topologies: dict[str, dict[str, Node]] = {}
+    topologies = dict[str, dict[str, Node]]()
     for item in [] if _is_empty(root) else _list(root, source, "the file"):
         pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
         name = _text(pairs["topology"], source, "topology")
@@ -280,8 +279,7 @@ _DOWN = """
     pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
 """
 DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
-_WORDS = ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN))
-MEANING: Mapping[str, int] = {word: state for words, state in _WORDS for word in words.split()}
+MEANING = {word: state for state, words in enumerate((_FREE, _BUSY, _DOWN)) for word in words.split()}
 
 
 class NodeStates(Frozen):
@@ -379,8 +377,7 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
         try:
             names = item["nodes"]["nodes"] if key == "sinfo" else [item["name"]]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
-            flags = item.get("state_flags", [])
-            words = [*([states] if isinstance(states, str) else states), *flags]
+            words = [*([states] if isinstance(states, str) else states), *item.get("state_flags", [])]
             if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):

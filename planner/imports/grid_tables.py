@@ -327,16 +327,20 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """Read zones and interfaces; planning groups are taken as balancing authorities."""
     zones = _zones(tables["zones"])
-    branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
+    corridors = tables.get("interfaces")
+    branches = tuple(_branches(corridors, zones)) if corridors else ()
+    shut = len(corridors.rows) - len(branches) if corridors else 0
     notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
     notes += counted((shut, "corridors without capacity in one direction left out"))
     dc = sum(branch.note is not None for branch in branches)
     notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
     installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
-        by_zone, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
+        plants = read_plants(tables["plants"], tables.get("generators"))
+        by_zone = _by_zone(plants, zones)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
+        far = len(plants) - sum(map(len, by_zone.values()))
         notes += counted((far, "plants in states without a zone left out"))
         if "peaks" in tables:
             peaks = _peaks(read_peaks(tables["peaks"]), by_zone, zones)
@@ -381,12 +385,10 @@ def _zones(table: CsvTable) -> dict[str, CsvRow]:
     return zones
 
 
-def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftBranch, ...], int]:
-    """Return the corridors that carry something both ways, and how many do not."""
+def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch]:
+    """Yield the corridors that carry something both ways."""
     table.need_all("from", "to", "mw_forward", "mw_reverse")
     kind = table.find("type")
-    corridors = []
-    shut = 0
     for row in table.rows:
         for end in ("from", "to"):
             if row.text(end) not in zones:
@@ -394,17 +396,14 @@ def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftB
         if row.text("from") == row.text("to"):
             raise row.wrong("to", "is the zone that the corridor comes from", "correct it, or remove the row")
         rating = min(row.number("mw_forward", low=0), row.number("mw_reverse", low=0))
-        if not rating:
-            shut += 1
-            continue
         tie = row.cells[kind] if kind and row.cells[kind] != AC else ""
         note = f"{tie} tie, controllable" if tie else None
-        corridors.append(DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note))
-    return tuple(corridors), shut
+        if rating:
+            yield DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note)
 
 
-def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, list[Plant]], int]:
-    """Return the plants of each zone, and the number of plants in states without a zone."""
+def _by_zone(plants: list[Plant], zones: dict[str, CsvRow]) -> dict[str, list[Plant]]:
+    """Return the plants of each zone, without those in states that have none."""
     by_state: defaultdict[str, list[str]] = defaultdict(list)
     for zone, row in zones.items():
         by_state[row.text("state")].append(zone)
@@ -413,14 +412,10 @@ def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, li
         for state, own in by_state.items()
     }
     by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
-    far = 0
-    for plant in plants:
-        if plant.state in by_state:
-            at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
-            by_zone[by_state[plant.state][at]].append(plant)
-        else:
-            far += 1
-    return by_zone, far
+    for plant in (plant for plant in plants if plant.state in by_state):
+        at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
+        by_zone[by_state[plant.state][at]].append(plant)
+    return by_zone
 
 
 def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, CsvRow]) -> dict[str, float]:

@@ -97,7 +97,6 @@ FAMILIES: dict[str, ConfigFamily] = {
     "llama4_text": ConfigFamily(experts=True, head_size=128, window_every=4, window=8192),
     "qwen3_next": ConfigFamily(experts=True, head_size=256, window_every=4),
 }
-PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
 def read_model(path: Path) -> Model:
@@ -123,12 +122,9 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     reader = _Reader(config, where, family, kind)
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    items = config.read(_effect)
-    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled))
-    if inner is not None:
-        left = [key for key in data if key != inner and key not in SETTINGS]
-        other_parts = tuple(key for key in left if isinstance(data[key], Mapping))
-        items = items.replaced(not_modelled=items.not_modelled + other_parts)
+    items, outer = config.read(_effect), {} if inner is None else data
+    other_parts = (key for key in outer if key not in (inner, *SETTINGS) and isinstance(outer[key], Mapping))
+    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled, *other_parts))
     entry["note"] = items.note()
     return validated(Model, entry, where), items
 
@@ -142,8 +138,6 @@ def _effect(key: str, value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A reader of one configuration: its items, its file for messages, and the defaults of its family."""
-
     config: TrackedItems
     where: str
     family: ConfigFamily
@@ -210,7 +204,6 @@ class _Reader:
             entry["head_size"] = size
 
     def _windows(self, entry: dict[str, Any]) -> None:
-        layers = entry["layers"]
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
@@ -220,7 +213,7 @@ class _Reader:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
             windowed = sum(kind != FULL for kind in kinds)
         else:
-            windowed = self._windowed_layers(layers)
+            windowed = self._windowed_layers(entry["layers"])
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
@@ -236,7 +229,7 @@ class _Reader:
             return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
         if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
             return sum(map(bool, self.config["no_rope_layers"]))
-        every = 1 if self.kind == PHI3_WINDOWED else self.family.window_every
+        every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
         key = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
         every = self.config.get(key, every) if every > 1 else every
         return layers if every == 1 else layers - layers // every if every else 0
@@ -251,11 +244,10 @@ class _Reader:
         width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
         if shared is None:
             shared = self.count(SHARED, 0) * width
-        dense = self.count(DENSE_FIRST, self.family.dense_layers)
         dense_list = self.config.get("mlp_only_layers") or []
+        dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
         if sorted(dense_list) != list(range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
-        dense = max(dense, len(dense_list))
         if self.kind == "llama4_text":
             width, shared = self._alternating(entry, width)
         entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}

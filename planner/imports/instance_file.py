@@ -135,6 +135,10 @@ def first_instance(wish: Wish) -> str:
     last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
     if wish.sites:
         last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
+    workload, racks = _workload(wish), racks_with(wish.accelerator)
+    if not racks:
+        problem = f"no rack of the catalogue has {wish.accelerator!r}"
+        raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
     text = f"""\
 # A planning question. Solve it: planner solve FILE -o plan.json
 # Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
@@ -142,10 +146,10 @@ name: {scalar(wish.name)}
 limits:{money}
   max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
 
-{_workload(wish)}
+{workload}
 hardware:
   accelerator: {wish.accelerator}
-  rack: {rack_of(wish.accelerator)}
+  rack: {racks[0]}
 {last}
 {_grid(wish.sites) if wish.sites else ""}"""
     parts = FABRIC_PARTS.get(nic_gbps)
@@ -167,15 +171,6 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
         raise InputError(f"{option}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
     entry: dict[str, Any] = known[name]
     return entry
-
-
-def rack_of(accelerator: str) -> str:
-    """Return the catalogue's first rack or node that is built for an accelerator. InputError: there is none."""
-    found = racks_with(accelerator)
-    if not found:
-        problem = f"no rack of the catalogue has {accelerator!r}"
-        raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
-    return found[0]
 
 
 def _workload(wish: Wish) -> str:

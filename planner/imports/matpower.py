@@ -4,7 +4,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -32,17 +31,8 @@ NO_REACTANCE = "branches of no reactance written without reactance_pu"
 Place = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The parts of a MATPOWER case that are read."""
-
-    file: str
-    base_mva: float
-    tables: dict[str, tuple[CsvRow, ...]]
-    dc_lines: int
-
-
-def _read_case(path: Path) -> Case:
+def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
+    """Return the base in MVA, the rows of buses, generators and branches, and the number of rows of mpc.dcline."""
     file = str(path)
     base: float | None = None
     tables: dict[str, list[tuple[int, list[str]]]] = {}
@@ -65,8 +55,8 @@ def _read_case(path: Path) -> Case:
     if base is None or not 0 < base < math.inf:
         problem = "is missing" if base is None else f"must be greater than 0 (is {base:g})"
         raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
-    rows = {name: tuple(_matrix_rows(file, name, tables[name])) for name in COLUMNS}
-    return Case(file, base, rows, len(tables.get("dcline", ())))
+    rows = {name: list(_matrix_rows(file, name, tables[name])) for name in COLUMNS}
+    return base, rows, len(tables.get("dcline", ()))
 
 
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
@@ -137,21 +127,19 @@ def _matrix_value(file: str, line: int, what: str, word: str) -> float:
 
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
-    case = _read_case(path)
-    buses = grid_tables.by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
+    base_mva, tables, dc_lines = _read_case(path)
+    buses = grid_tables.by_name(tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
-        raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
+        raise InputError(f"{path}: mpc.bus has no rows; give a case with buses")
     live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != ISOLATED}
     units: dict[str, list[float]] = {number: [] for number in buses}  # the MW of those in service
-    idle = 0
-    for row in case.tables["gen"]:
+    for row in tables["gen"]:
         bus, mw = _known_bus(row, "GEN_BUS", buses), row.number("PMAX")
         if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
-        else:
-            idle += 1
-    branches = list(_case_branches(case, buses, live))
-    places = _places(case, live, options)
+    idle = len(tables["gen"]) - sum(map(len, units.values()))
+    branches = list(_case_branches(tables["branch"], base_mva, buses, live))
+    places = _places(path, live, options)
     demand: defaultdict[str, float] = defaultdict(float)
     nodes = []
     for number, row in live.items():
@@ -166,11 +154,11 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
-            (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
+            (len(tables["branch"]) - len(branches), "branches out of service left out"),
             (sum(branch.reactance_pu is None for branch, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
             (sum(node.load_mw < 0 for node in nodes), "buses of negative demand feed in whatever is planned"),
-            (case.dc_lines, "rows of mpc.dcline left out"),
+            (dc_lines, "rows of mpc.dcline left out"),
         ),
     )
 
@@ -201,9 +189,11 @@ def _node(number: str, area: str, place: Place, units: list[float], load_mw: flo
     )
 
 
-def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]) -> Iterator[tuple[DraftBranch, bool]]:
+def _case_branches(
+    rows: list[CsvRow], base_mva: float, buses: dict[str, CsvRow], live: dict[str, CsvRow]
+) -> Iterator[tuple[DraftBranch, bool]]:
     """Yield the branches in service, and whether each shifts the phase."""
-    for row in case.tables["branch"]:
+    for row in rows:
         start, end = _ends(row, "F_BUS", "T_BUS", buses)
         rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
         if row.number("BR_STATUS") > 0 and start in live and end in live:
@@ -211,7 +201,7 @@ def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]
             note = None
             if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
-            x_pu = reactance(row.number("BR_X"), tap, case.base_mva)
+            x_pu = reactance(row.number("BR_X"), tap, base_mva)
             a, b = f"bus-{start}", f"bus-{end}"
             yield DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
 
@@ -222,7 +212,7 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     return float(f"{x:.10g}") if x else None
 
 
-def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
+def _places(case: Path, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
     places: dict[str, Place] = {}
     if options.positions is not None:  # rows of other buses are of no use here, and do no harm
         table = grid_tables.read_table(options.positions)
@@ -240,13 +230,11 @@ def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[s
         return {number: places.get(number, options.at) for number in live}
     if options.positions is not None:
         named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
-        problem = f"no position for {len(without):,} buses of {case.file} ({named})"
+        problem = f"no position for {len(without):,} buses of {case} ({named})"
         raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
-    raise InputError(
-        f"{case.file}: a MATPOWER case has no positions; give --positions CSV with columns bus, lat, lon "
-        f"and a row for each of its {len(live):,} buses, or --at LAT,LON to have all stand in one place "
-        "(then no distance counts)"
-    )
+    rows = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
+    remedy = f"give --positions CSV {rows}, or --at LAT,LON to have all stand in one place (then no distance counts)"
+    raise InputError(f"{case}: a MATPOWER case has no positions; {remedy}")
 
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:

@@ -190,10 +190,8 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
 
 
 def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[str, ...]:
-    capacity = "installed capacity"
-    if options.spare_share < 1:
-        capacity = f"{options.spare_share:.0%} of the installed capacity"
-    readings = [f"generation_mw is {capacity}"]
+    spare = f"{options.spare_share:.0%} of the " if options.spare_share < 1 else ""
+    readings = [f"generation_mw is {spare}installed capacity"]
     if draft.branches:
         readings.append("rating_mw is the whole of each circuit")
     load_mw = sum(node.load_mw for node in draft.nodes)
@@ -258,8 +256,8 @@ def geojson(grid: Grid) -> dict[str, Any]:
     features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
         for line in lines:
-            ends = [where[line.a], where[line.b]]
-            features.append(_feature(line, kind, {"type": "LineString", "coordinates": ends}))
+            geometry = {"type": "LineString", "coordinates": [where[line.a], where[line.b]]}
+            features.append(_feature(line, kind, geometry))
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -295,8 +293,7 @@ def text(data: Any, depth: int = 0) -> str:
     """Write JSON with a line for each item of a list and each small object, so that a grid can be read and compared."""
     line = json.dumps(data, ensure_ascii=False)
     inner, outer = " " * (depth + 1) * 2, " " * depth * 2
-    nested = isinstance(data, dict) and (depth < 2 or len(line) > 140)
-    if nested:
+    if isinstance(data, dict) and (depth < 2 or len(line) > 140):
         body = ",\n".join(f"{inner}{json.dumps(key)}: {text(value, depth + 1)}" for key, value in data.items())
         written = f"{{\n{body}\n{outer}}}" if data else "{}"
     elif isinstance(data, list) and data and isinstance(data[0], dict):

@@ -25,8 +25,7 @@ _TITAN_STAGES = """parallelism.pipeline_parallel_degree parallelism.pipeline_par
     parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size training.local_batch_size
     training.global_batch_size parallelism.fsdp_reshard_after_forward"""
 _TITAN_DATA = "parallelism.data_parallel_replicate_degree parallelism.data_parallel_shard_degree"
-_TITAN_BATCH = """training.local_batch_size training.global_batch_size
-    parallelism.pipeline_parallel_microbatch_size"""
+_TITAN_BATCH = "training.local_batch_size training.global_batch_size parallelism.pipeline_parallel_microbatch_size"
 _DEEPSPEED_BATCH = "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps"
 KEYS: dict[str, dict[str, str]] = {
     "megatron": {
@@ -95,8 +94,7 @@ def written_like(
     file = training_run.run_of_text(text, path)
     for problem in training_run.model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
-    data = training_run.parsed(text, path)
-    recipe, present = _recipe(text, path, file.framework, data)
+    recipe, present = _recipe(text, path, file.framework)
     reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
     if placed is not None and (gpus := len(placed.nodes) * placed_job.gpus_of_node(placed)) != run.gpus:
         raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")
@@ -182,15 +180,14 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText | ScriptText, dict[str, Any]]:
+def _recipe(text: str, path: Path, framework: str) -> tuple[TableText | ScriptText, dict[str, Any]]:
     """Return the text of a recipe to edit, and the values that it states by key; True where a flag has none."""
+    data = training_run.parsed(text, path)
     if not isinstance(data, Script):
-        present = dict(training_run.leaves(data))
-        return TableText(text, str(path), kind=path.suffix.lower()[1:].replace("yml", "yaml")), present
-    dashes = "" if framework == "nemo" else "--"
-    named = data.flags if dashes else data.overrides
-    present = {key: typed(value) for key, value in named.items()}
-    return ScriptText(text, str(path), script=data, dashes=dashes), present
+        kind = path.suffix.lower()[1:].replace("yml", "yaml")
+        return TableText(text, str(path), kind=kind), dict(training_run.leaves(data))
+    named, dashes = (data.overrides, "") if framework == "nemo" else (data.flags, "--")
+    return ScriptText(text, str(path), script=data, dashes=dashes), {key: typed(named[key]) for key in named}
 
 
 def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:

@@ -110,7 +110,6 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         return run_of(RunValues(TrackedItems(dict(leaves(script))), where), gpus)
     gpus, flags = started(script).gpus, script.flags
     dotted = {key: typed(value) for key, value in flags.items() if TITAN_TABLES.match(key)}
-    doubtful = ReadItems(not_modelled=tuple(script.doubtful))
     overrides = {key: typed(value) for key, value in script.overrides.items()}
     if any(key.startswith(BRIDGE_TABLES) for key in overrides):
         run = nemo_run(RunValues(TrackedItems(overrides), where, script), gpus)
@@ -122,7 +121,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
-    readings = run.items, launcher, doubtful
+    readings = run.items, launcher, ReadItems(not_modelled=tuple(script.doubtful))
     joined = {group: sum((getattr(own, group) for own in readings), ()) for group in ReadItems.model_fields}
     return replace(run, items=ReadItems(**joined))
 
@@ -266,8 +265,7 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     if run.pipelines_first and isinstance(rack, Rack):
         layout["stages_per_rack"] = max(1, min(layout["pipeline_parallel"], rack.gpus // stage))
     if "data_parallel" not in layout:
-        own = racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None
-        gpus = run.gpus or own
+        gpus = run.gpus or (racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None)
         if gpus is None:
             raise InputError(f"{where}: says no number of GPUs (--nnodes, --nproc-per-node); add it, or --pin dp=...")
         if gpus < unit:
