@@ -400,7 +400,6 @@ BEHIND: dict[str, tuple[str, ...]] = {
 
 
 def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
-    """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = step.machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
@@ -497,7 +496,6 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
 
 
 def _constant_text(constant: Constant) -> str:
-    """Write a constant with its value, and the rows behind it where they are few."""
     value, rows = constant.value, ""
     if isinstance(value, tuple):
         value = "+".join(value) or "none"
@@ -509,7 +507,6 @@ def _constant_text(constant: Constant) -> str:
 
 
 def _interval_lines(result: Evaluation) -> Iterator[str]:
-    """Yield lines with step time, days, the intervals of like measured runs, and the reasons of extrapolation."""
     (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
     yield f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
@@ -517,8 +514,8 @@ def _interval_lines(result: Evaluation) -> Iterator[str]:
     support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
     yield f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}"
     for reason in result.extrapolated:
-        names = [path.rsplit(".", 1)[1] for path in reason.constants] if len(reason.constants) <= FEW else []
-        behind = f": rests on {', '.join(names)}" if names else ""
+        names = ", ".join(path.rsplit(".", 1)[1] for path in reason.constants)
+        behind = f": rests on {names}" if 0 < len(reason.constants) <= FEW else ""
         yield f"           extrapolated: {reason.reason}{behind}"
 
 

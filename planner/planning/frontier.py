@@ -41,6 +41,11 @@ QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
 WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
 SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
+WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
+FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
+LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
+KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
+BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,7 @@ class BudgetQuestions:
             self.solving.deadline.check()
             end = f" of {most}" if math.isfinite(most) else ""
             start(self.solving.progress, f"the curve, {len(self.front())}{end} points")
-            point = self._answer(size)
-            if point is not None:
+            if (point := self._answer(size)) is not None:
                 self.points.append(point)
                 yield point
 
@@ -177,13 +181,6 @@ def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> fl
     return share - 1
 
 
-WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
-LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
-KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
-BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
-
-
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """The curve of an instance, and the plan of each of its points in the same order."""
@@ -253,9 +250,8 @@ def frontier_of(
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
-    limit = solving.deadline.limit
+    limit, of_use = solving.deadline.limit, DaysOfUse(within=kept_within(instance))
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
-    of_use = DaysOfUse(within=kept_within(instance))
     fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, of_use=of_use)
     try:
         return fastest, ended_by_choice(instance, fastest, half)[0]
@@ -375,19 +371,18 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
     return plan.replaced(verified=not broken, violations=tuple(broken))
 
 
-def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> list[CurvePoint]:
-    """Return plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
+def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> Iterator[CurvePoint]:
+    """Yield plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
 
     `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the place of one.
     """
-    points = list[CurvePoint]()
     for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
         layout = plan.layout
         if layout is None or plan.cost is None:
             raise RuntimeError("the curve: a plan without a layout or a bill")
         racks = dict(sorted(PlanPhysics(plan=plan).racks_by_site.items()))
         changed = changed_decisions(digest(plans[at - 1]), digest(plan)) if at else {}
-        point = CurvePoint(
+        yield CurvePoint(
             days_to_train=layout.metrics.days_to_train,
             capital_usd=plan.counted_usd,
             bound_days=bound or None,
@@ -399,8 +394,6 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
             changes=tuple(text for lane, text in changed.items() if lane != "layout"),
             knee=at == knee,
         )
-        points.append(point)
-    return points
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:

@@ -54,7 +54,6 @@ from planner.solvers.signals import Deadline
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
 
-
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 # By site the racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
@@ -172,7 +171,6 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
 
 
 def _block(choice: JointPlan) -> RackBlock:
-    """Return the racks that hold whole replicas."""
     block = choice.column.strategy.block(choice.column.p)
     if block is None:
         raise ValueError("joint: a column without a block")
@@ -258,7 +256,6 @@ def _rank_orders(choice: JointPlan) -> Orders:
 def _fabrics(
     instance: Instance, choice: JointPlan, metrics: LayoutMetrics, orders: Orders, joined: SitesAndFibre
 ) -> dict[str, SiteFabric] | None:
-    """Return the fabric of every site; None where the instance has no network."""
     network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
     if network is None:
         return None
@@ -336,7 +333,6 @@ def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certific
 
 
 def _freed(instance: Instance, choice: JointPlan) -> FreedLayout | None:
-    """Return what rules of the framework cost the plan's degrees."""
     found = freed_of_rules(choice)
     if found is None:
         return None

@@ -27,6 +27,7 @@ from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
 
 MOST_SHAPES = 400  # that are priced; the others remain unproven
+MAX_CHUNKS = 8  # virtual stages that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ def near_layouts(
     plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
     proven = best.stopped == stopped == "proved" and not goal.ended
     return NearLayouts(plans, within, best.days, proven=proven)
-
-
-MAX_CHUNKS = 8  # virtual stages that are tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,10 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     for _ in range(TRIALS):
         try:
             plan = _tried(instance, choose, bracket, flop, solve_days, progress)
-        except InputError:
+        except InputError:  # no shape of the family is as small
             if bracket.refused is None:
                 raise
-            break  # no shape of the family is as small
+            break
         except UnansweredError:
             if bracket.plan is None:
                 raise
@@ -170,7 +170,6 @@ def _finished(
 
 
 def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
-    """Describe the model of a plan, the ideal one, and what lies between."""
     law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
