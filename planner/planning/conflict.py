@@ -178,9 +178,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
-    known = solution.plan is not None and not instance.objective.in_dollars
     fewest: JointSolution | None = solution
-    if not known:  # however late
+    if solution.plan is None or instance.objective.in_dollars:  # however late
         fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"

@@ -139,10 +139,7 @@ def _finite() -> Iterator[None]:
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout from the pins; choices that are not pinned take their plainest value.
-
-    InputError: a pin that has no plain value is missing, or two pins contradict one another.
-    """
+    """Read the layout from the pins, all else at its plainest value. InputError: one is missing, or two contradict."""
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
@@ -414,12 +411,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
 
 
 # The part of a step that each degree sets, whose constants are extrapolated with it.
-SETS = {
-    **dict(zip(("TP", "CP", "EP"), DEGREES, strict=False)),
-    "PP": "pipeline_send",
-    "DP": "data_parallel",
-    "GPUs": "data_parallel",
-}
+SETS = dict(zip(("TP", "CP", "EP"), DEGREES, strict=False))
+SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
 
 
 def _extrapolations(

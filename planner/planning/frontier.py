@@ -282,10 +282,7 @@ def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) 
 def plan_of_frontier(
     instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
-    """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
-
-    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
-    """
+    """Return the plan at the knee of a curve, or the fastest where it has none; `solve_days` says why there is none."""
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
@@ -397,14 +394,9 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:
-    """Return the point farthest below the chord of the curve in logarithms of capital and days.
-
-    None where there are fewer than three, or money buys days in proportion up to a small share: it bends nowhere.
-    """
-    if len(points) < 3:
-        return None
+    """Return the point farthest below the curve's chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
-    if max(product) <= (1 + KNEE) * min(product):
+    if len(points) < 3 or max(product) <= (1 + KNEE) * min(product):  # money buys days in proportion
         return None
     (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
     if right <= left or late <= early:
@@ -454,10 +446,9 @@ def curve_around(
     """
     if why_no_curve(plan) is not None:
         return _nothing(plan.instance, "")
-    deadline, known = Deadline(options.time_limit), JointCache() if cache is None else cache
-    days = 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
+    deadline, days = Deadline(options.time_limit), 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
-    solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache or JointCache())
     questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):

@@ -47,10 +47,7 @@ class NearLayouts:
 def near_layouts(
     instance: Instance, options: Options, progress: Callable[[str], None], *, within: float = 0.02
 ) -> NearLayouts:
-    """Return the kinds of layout within a share of the fewest days, each by its fastest plan.
-
-    At the time limit the kinds so far are returned, unproven.
-    """
+    """Return the kinds of layout within a share of the fewest days by their fastest plans, or those at the time limit."""
     instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):
@@ -106,10 +103,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Return how a step changes under the switches of a file, `where`, in place of those of the plan's software stack.
-
-    The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
-    """
+    """Return lines on the switches of a file, `where`, that change a plan's step, and its seconds; none if none do."""
     question, layout = plan.instance.replaced(pins={}), _choices(run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software

@@ -246,10 +246,7 @@ class LimitPoint(Frozen):
 
 
 def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
-    """Return the best utilisation with which the law's model for a compute in FLOP is trained in `days` days.
-
-    Raise InputError where the instance names no law.
-    """
+    """Return the best utilisation that trains the law's model for a compute in FLOP in `days`. InputError: no law."""
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")

@@ -40,10 +40,7 @@ class Variant:
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield every decision made otherwise and every rule left out, of sites first.
-
-    `closed`: the candidates that the plan does not use, the largest first.
-    """
+    """Yield each decision made otherwise and each rule left out, of sites first; `closed`: candidates not in use."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
     for site in plan.sites.sites if plan.sites else ():
         path = f"sites.racks.{site.id}"
