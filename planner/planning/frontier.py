@@ -296,8 +296,7 @@ def plan_of_frontier(
         stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
         plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
     # Of a cluster the question is that for the racks of the plan.
-    asked = as_asked(plan.instance.replaced(objective__minimize=FRONTIER))
-    return plan.replaced(**asked, objective=own, proof=None)
+    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize=FRONTIER)), objective=own, proof=None)
 
 
 def in_days_of_training(instance: Instance) -> Instance:

@@ -146,7 +146,6 @@ def _certificate(
     # Optimal up to rounding, or the tolerance that was asked for.
     within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
     proof = None if solution.plan is None or solution.plan.placed is None else solution.plan.placed.proof
-    mark = joint_mark(goal, grid=grid, columns=len(columns_of(solution)))
     return Certificate(
         status="optimal" if within and solution.stopped == "proved" else "feasible",
         objective=value,
@@ -159,7 +158,7 @@ def _certificate(
         seconds=seconds,
         seed=options.seed,
         minimizes=UNITS[goal],
-        checked="" if bound is None else mark,
+        checked="" if bound is None else joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
     )
 
 
@@ -478,8 +477,7 @@ class Answered:
         in_days = instance.objective.minimize == "days_to_train" and instance.limits.deadline_days is None
         if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
             return None
-        asked = instance.replaced(workload__tokens=1.0, name="")
-        return asked, options.seed, options.threads, self.seek_others
+        return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, self.seek_others
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
         """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""

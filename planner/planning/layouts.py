@@ -47,7 +47,7 @@ class NearLayouts:
 def near_layouts(
     instance: Instance, options: Options, progress: Callable[[str], None], *, within: float = 0.02
 ) -> NearLayouts:
-    """Return the kinds of layout within a share of the fewest days by their fastest plans, or those at the time limit."""
+    """Return the kinds of layout within a share of the fewest days, each by its fastest plan: all, or those in time."""
     instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):
@@ -64,8 +64,7 @@ def near_layouts(
         stopped = Loop(goal=goal).run()
     ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
     plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
-    proven = best.stopped == stopped == "proved" and not goal.ended
-    return NearLayouts(plans, within, best.days, proven=proven)
+    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ A larger model may take fewer days where its shape divides better: where known d
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -256,7 +256,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     peak = machine.peak_flop_per_second * machine.rack.gpus
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
-    known = {
+    known: dict[str, Any] = {
         "flop": float(transformer.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
         "parameters": candidate.parameters,
@@ -270,20 +270,18 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     if found.racks is None or found.strategy is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
         why = none if found.status == "infeasible" else "the time limit came first"
-        return LimitPoint.model_validate(known | {"reason": why})
+        return LimitPoint(**known, reason=why)
     conditions = conditions_of(problem_on(asked, found.racks))
     breakdown = step_prediction.step_breakdown(machine, conditions, found.strategy)
     seconds = sum(breakdown.values())
     layout = {key: own for key, own in layout_values(found.strategy).items() if key in LimitLayout.model_fields}
-    return LimitPoint.model_validate(
-        known
-        | {
-            "gpus": found.racks * machine.rack.gpus,
-            "days": found.days,
-            "utilisation": full / found.racks,
-            "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": layout,
-            "step_seconds": seconds,
-            "shares": {part: time / seconds for part, time in breakdown.items() if time > 0},
-        }
+    return LimitPoint(
+        **known,
+        gpus=found.racks * machine.rack.gpus,
+        days=found.days,
+        utilisation=full / found.racks,
+        utilisation_bound=min(1.0, full / found.too_few) if found.too_few else 1.0,
+        layout=LimitLayout.model_validate(layout),
+        step_seconds=seconds,
+        shares={part: time / seconds for part, time in breakdown.items() if time > 0},
     )

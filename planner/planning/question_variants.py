@@ -58,9 +58,10 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
         value = next(iter(stripes.values()))
         yield Variant("stripes", str(value), "any other", without={"placement.stripes": value})
-    for name in (name for name in CHOICES if f"layout.{name}" not in instance.pins):
-        value = getattr(layout, name)
-        yield Variant(name, str(value), "any other", without={f"layout.{name}": value})
+    for name in CHOICES:
+        if f"layout.{name}" not in instance.pins:
+            value = getattr(layout, name)
+            yield Variant(name, str(value), "any other", without={f"layout.{name}": value})
     if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
         none = change_to(pins={**instance.pins, "layout.recompute": "none"})
         yield Variant("recompute", layout.recompute, "none", none)
