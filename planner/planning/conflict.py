@@ -101,14 +101,12 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
 
 
-_least_cost = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
-
-
 def least_cost_briefly(
     instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
 ) -> JointSolution | None:
     """Return the cheapest plan of an instance without its budget, to within 5 %; None where the time came first."""
-    return _briefly(_least_cost, instance.replaced(limits__budget_usd=None), options, deadline, cache)
+    search = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
+    return _briefly(search, instance.replaced(limits__budget_usd=None), options, deadline, cache)
 
 
 def _briefly(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -94,18 +93,21 @@ def evaluated(instance: Instance) -> Evaluation:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    with _finite():
+    try:
         measured = step_prediction.metrics(instance, conditions, strategy)
         upkeep = upkeep_of(instance, strategy, float(measured["step_seconds"]))  # type: ignore[arg-type]
         if upkeep is not None:  # on a calendar, where failures count
             measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         metrics = LayoutMetrics.model_validate(measured)
-    layout, machine = _section(instance, strategy, slowdown, metrics), step.machine_of(instance)
+        layout = _section(instance, strategy, slowdown, metrics)
+        run = cost.of_layout(instance, layout)
+    except (OverflowError, ValidationError) as error:
+        problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
+        raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
+    machine = step.machine_of(instance)
     memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
-    with _finite():
-        run = cost.of_layout(instance, layout)
     return Evaluation.model_validate(
         measured
         | {
@@ -126,16 +128,6 @@ def evaluated(instance: Instance) -> Evaluation:
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
-
-
-@contextmanager
-def _finite() -> Iterator[None]:
-    """Let figures of a layout be computed, or say that they leave the range of numbers."""
-    try:
-        yield
-    except (OverflowError, ValidationError) as error:
-        problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
-        raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:

@@ -174,12 +174,9 @@ def _assumptions(choice: JointPlan) -> Assumptions:
 
 
 def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
-    assumptions, fibre = _assumptions(choice), choice.conditions.fibre
+    fibre, assumed = choice.conditions.fibre, {name: own for name, own in _assumptions(choice) if own is not None}
     conditions = Conditions(
-        pipeline_send_slowdown=assumptions.pipeline_send_slowdown,
-        allreduce_slowdown=assumptions.allreduce_slowdown,
-        wan_gbps=assumptions.wan_gbps,
-        wan_rtt_ms=assumptions.wan_rtt_ms or 0.0,
+        **assumed,
         wan_round_trips=1.0 if fibre is None else fibre.round_trips,
         transport_slowdown=transport_slowdown_of(instance.network),
     )
