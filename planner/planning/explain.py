@@ -198,10 +198,18 @@ class _Questions:
     together: "_Answer | None" = None  # the answer to that
 
     def __post_init__(self) -> None:
+        layout, own, goal = self.plan.layout, self.plan.objective, self.plan.instance.objective
         self.best = _best_value(self.plan)  # dollars, or days
-        self.search_seconds = 0.0 if self.plan.layout is None else self.plan.layout.certificate.seconds
+        self.search_seconds = 0.0 if layout is None else layout.certificate.seconds
         # Whether the best of other questions may be set against the plan's own.
         self.proven = self.plan.status == "optimal" and self.plan.stopped == "proved"
+        # Share of the value within which a proven plan is the best, as was asked: plans so near count as equal.
+        self.tolerance = SHOWN
+        if own.bound and own.value and self.proven:
+            self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
+        # Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare.
+        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < FULL * layout.metrics.memory_limit_bytes
+        self.seldom_short: tuple[str, ...] = (*OF_SITES, "memory") if spare else OF_SITES
 
     @property
     def left(self) -> bool:
@@ -216,21 +224,6 @@ class _Questions:
         self.parts -= 1
         own = self.options.time_limit
         return replace(self.options, time_limit=most if own is None else min(most, own))
-
-    @property
-    def seldom_short(self) -> tuple[str, ...]:
-        """Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare."""
-        m = None if self.plan.layout is None else self.plan.layout.metrics
-        spare = m is not None and m.memory_bytes_per_gpu < FULL * m.memory_limit_bytes
-        return (*OF_SITES, "memory") if spare else OF_SITES
-
-    @property
-    def tolerance(self) -> float:
-        """Share of the value within which a proven plan is the best, as was asked: plans so near count as equal."""
-        bound, value, goal = self.plan.objective.bound, self.plan.objective.value, self.plan.instance.objective
-        if not (bound and value and self.proven):
-            return SHOWN
-        return max(SHOWN, min(1 - bound / value, max(goal.tolerance, goal.indifference)))
 
     def _ask(
         self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
