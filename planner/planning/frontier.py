@@ -195,9 +195,7 @@ def frontier_of(
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
-    A cluster pays the racks that a plan uses. The search ends where every plan of the box is matched by a point within
-    the share `epsilon` in days and capital; at the time limit, and at Ctrl-C, the curve is returned as far as it is
-    proven. `points`: the most that are returned, spread evenly, with both ends and the knee; None: all.
+    A cluster pays the racks that a plan uses; `epsilon`, `points` and an early end are as in `planner.frontier`.
     InputError: the instance has neither racks nor a grid.
     """
     if instance.grid is None and instance.hardware.racks is None:
