@@ -72,10 +72,10 @@ def explained(
         asked = in_days_of_training(asked)
         very_best = asked.replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
-    if plan.layout is None:
-        yield from _infeasible(plan, plan.instance, options)
-        return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    if plan.layout is None:
+        yield from _infeasible(plan, found, options)
+        return
     if plan.instance.objective.minimize == FINISH_DATE:
         found = found.replaced(start_days=start_days(plan.instance, plan.sites))
     yield found
@@ -406,12 +406,11 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
     return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
-def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Explanation]:
+def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Explanation]:
     """Explain why there is no plan: the conflict, then what would do, rule by rule; at an interrupt what is known."""
-    why = plan.conflict
+    instance, why = plan.instance, plan.conflict
     outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
-    known: dict[str, Any] = {"name": instance.name, "status": plan.status, "violations": plan.violations}
-    yield (found := Explanation(**known, conflict=why, outside=outside))
+    yield (found := found.replaced(conflict=why, outside=outside))
     if why is None or not why.rules:
         return
     try:
