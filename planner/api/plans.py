@@ -198,10 +198,9 @@ def explain(
     request = read_question(instance, pins, constants, of_one_layout)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
-    known = plan is not None and request == plan.instance and proven_plan(plan)
+    asked = plan if plan is not None and request == plan.instance and proven_plan(plan) else request
     found: Explanation | None = None
     with ended_by(interrupt), turn(Deadline()):
-        asked = plan if plan is not None and known else request
         for found in explained(asked, options, near=near, within=within, progress=reporter):
             if on_part is not None:
                 on_part(found)
@@ -264,8 +263,7 @@ def frontier(
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     with ending_at_once():
-        asked = changed(instance, set) if set else instance
-        request = read_question(asked, None, constants, refuse_without_curve)
+        request = read_question(changed(instance, set) if set else instance, None, constants, refuse_without_curve)
     reporter = Reporter(on_line=progress, on_event=on_progress)
     with ended_by(interrupt):
         return search.frontier_of(request, options, reporter, epsilon=epsilon, points=points)

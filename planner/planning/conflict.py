@@ -34,7 +34,6 @@ ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minu
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
-Search = Callable[..., JointSolution]
 NEARLY = 0.05  # share within which the least money for a plan is named
 
 
@@ -88,38 +87,37 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
     unpaid = _owned_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
     if _never_in_memory(instance, rules, options, deadline):
         kept = [MEMORY]
-    elif unpaid:
-        kept = ["limits.budget_usd"]
     else:
-        kept = smallest_conflict(conflicting, list(rules))
+        kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
     if unjudged:
         return _not_determined(WHY[deadline.cause], kept)
     if len(kept) == 1 and not unpaid and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
-        if freed.plan is None and conflicting(frozenset()):
-            kept = []
+        kept = [] if freed.plan is None and conflicting(frozenset()) else kept
     reason = _reason(instance, kept)
     if "limits.budget_usd" in kept:
         reason += _enough(instance, least_cost_briefly(instance, options, deadline))
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
 
 
-_least_cost = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
-
-
 def least_cost_briefly(
     instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
 ) -> JointSolution | None:
     """Return the cheapest plan of an instance without its budget, to within 5 %; None where the time came first."""
-    return _briefly(_least_cost, instance.replaced(limits__budget_usd=None), options, deadline, cache)
+    search = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
+    return _briefly(search, instance.replaced(limits__budget_usd=None), options, deadline, cache)
 
 
 def _briefly(
-    search: Search, question: Instance, options: Options, deadline: Deadline, cache: JointCache | None
+    search: Callable[..., JointSolution],
+    question: Instance,
+    options: Options,
+    clock: Deadline,
+    cache: JointCache | None,
 ) -> JointSolution | None:
     """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
-    options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
+    options = replace(options, gap=NEARLY, time_limit=min(JUDGED, clock.left))
     try:
         return search(question, options, lambda _: None, cache=cache)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
@@ -178,9 +176,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
-    known = solution.plan is not None and not instance.objective.in_dollars
     fewest: JointSolution | None = solution
-    if not known:  # however late
+    if solution.plan is None or instance.objective.in_dollars:  # however late
         fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
@@ -248,8 +245,7 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
         if getattr(network, key) != free:
             rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
     size = machine_of(instance).gpu.hbm_bytes * MUCH_MORE
-    rules[MEMORY] = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
-    return rules
+    return rules | {MEMORY: change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)}
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -275,7 +271,6 @@ def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Opti
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:
-    """Say in words what no plan meets together."""
     hardware, limits, network = instance.hardware, instance.limits, instance.network
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     sentences = {

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -95,18 +94,21 @@ def evaluated(instance: Instance) -> Evaluation:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    with _finite():
+    try:
         measured = step_prediction.metrics(instance, conditions, strategy)
         upkeep = upkeep_of(instance, strategy, float(measured["step_seconds"]))  # type: ignore[arg-type]
         if upkeep is not None:  # on a calendar, where failures count
             measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         metrics = LayoutMetrics.model_validate(measured)
-    layout, machine = _section(instance, strategy, slowdown, metrics), machine_of(instance)
+        layout = _section(instance, strategy, slowdown, metrics)
+        run = cost.of_layout(instance, layout)
+    except (OverflowError, ValidationError) as error:
+        problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
+        raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
+    machine = machine_of(instance)
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
-    with _finite():
-        run = cost.of_layout(instance, layout)
     return Evaluation.model_validate(
         measured
         | {
@@ -129,21 +131,8 @@ def evaluated(instance: Instance) -> Evaluation:
     )
 
 
-@contextmanager
-def _finite() -> Iterator[None]:
-    """Let figures of a layout be computed, or say that they leave the range of numbers."""
-    try:
-        yield
-    except (OverflowError, ValidationError) as error:
-        problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
-        raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
-
-
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout from the pins; choices that are not pinned take their plainest value.
-
-    InputError: a pin that has no plain value is missing, or two pins contradict one another.
-    """
+    """Read the layout from the pins, all else at its plainest value. InputError: one is missing, or two contradict."""
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
@@ -401,7 +390,6 @@ BEHIND: dict[str, tuple[str, ...]] = {
 
 
 def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
-    """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
@@ -416,12 +404,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
 
 
 # The part of a step that each degree sets, whose constants are extrapolated with it.
-SETS = {
-    **dict(zip(("TP", "CP", "EP"), DEGREES, strict=False)),
-    "PP": "pipeline_send",
-    "DP": "data_parallel",
-    "GPUs": "data_parallel",
-}
+SETS = dict(zip(("TP", "CP", "EP"), DEGREES, strict=False))
+SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
 
 
 def _extrapolations(
@@ -498,7 +482,6 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
 
 
 def _constant_text(constant: Constant) -> str:
-    """Write a constant with its value, and the rows behind it where they are few."""
     value, rows = constant.value, ""
     if isinstance(value, tuple):
         value = "+".join(value) or "none"
@@ -510,7 +493,6 @@ def _constant_text(constant: Constant) -> str:
 
 
 def _interval_lines(result: Evaluation) -> Iterator[str]:
-    """Yield lines with step time, days, the intervals of like measured runs, and the reasons of extrapolation."""
     (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
     yield f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
@@ -518,8 +500,8 @@ def _interval_lines(result: Evaluation) -> Iterator[str]:
     support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
     yield f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}"
     for reason in result.extrapolated:
-        names = [path.rsplit(".", 1)[1] for path in reason.constants] if len(reason.constants) <= FEW else []
-        behind = f": rests on {', '.join(names)}" if names else ""
+        names = ", ".join(path.rsplit(".", 1)[1] for path in reason.constants)
+        behind = f": rests on {names}" if 0 < len(reason.constants) <= FEW else ""
         yield f"           extrapolated: {reason.reason}{behind}"
 
 

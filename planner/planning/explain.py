@@ -23,25 +23,8 @@ from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.conflict import least_cost_briefly
-from planner.planning.explanation import (
-    SHOWN,
-    Explanation,
-    Lack,
-    Other,
-    OtherStart,
-    Worth,
-    as_good,
-    changed_in_words,
-    named,
-)
-from planner.planning.finish_date import (
-    FINISH_DATE,
-    each_start,
-    latest_start_days,
-    latest_start_months,
-    ready_in,
-    start_days,
-)
+from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
+from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_months, ready_in, start_days
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.instance_parts import Change, in_fewest_days
@@ -89,10 +72,10 @@ def explained(
         asked = in_days_of_training(asked)
         very_best = asked.replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
-    if plan.layout is None:
-        yield from _infeasible(plan, plan.instance, options)
-        return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    if plan.layout is None:
+        yield from _infeasible(plan, found, options)
+        return
     if plan.instance.objective.minimize == FINISH_DATE:
         found = found.replaced(start_days=start_days(plan.instance, plan.sites))
     yield found
@@ -113,14 +96,11 @@ def _parts(
     """Yield the explanation with each answer; `late` gets those to choices that cost nothing, or that leave no plan."""
     plan = questions.plan
     if plan.sites is not None:
-        nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
-        yield (found := found.replaced(nodes=nodes))
+        yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
     more = list(limits_of(plan))
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
-    starts = list[Instance]()
-    if plan.instance.objective.minimize == FINISH_DATE:
-        own = start_days(plan.instance, plan.sites)
-        starts = [one for one in each_start(plan.instance) if latest_start_days(one) != own]
+    own = found.start_days  # None where the day of the end is not minimized
+    starts = [x for x in each_start(plan.instance) if own not in (None, latest_start_months(x) * DAYS_A_MONTH)]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
@@ -136,7 +116,7 @@ def _parts(
         if worth is not None:
             yield (found := found.replaced(worth=(*found.worth, worth)))
     for other in map(questions.other, rest):
-        if other is not None and other.proved and as_good(other):
+        if other is not None and other.proved and other.as_good:
             late.append(other)
         elif other is not None:
             yield (found := found.replaced(others=(*found.others, other)))
@@ -147,11 +127,11 @@ def _relaxations(instance: Instance, rules: Collection[str], options: Options) -
     from planner.models.sites import solve as sites
 
     moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
-    budget, deadline = instance.limits.budget_usd, Deadline(options.time_limit)
-    found = least_cost_briefly(instance, options, deadline) if "budget" in rules else None
+    budget = instance.limits.budget_usd
+    found = least_cost_briefly(instance, options, Deadline(options.time_limit)) if "budget" in rules else None
     if found is not None and found.usd is not None and budget is not None:
-        least = found.usd - budget
-        moved.append(Relaxation(rule="budget", amount=least, unit="USD", proved=found.lower_bound == found.usd))
+        proved = found.lower_bound == found.usd
+        moved.append(Relaxation(rule="budget", amount=found.usd - budget, unit="USD", proved=proved))
     return tuple(moved)
 
 
@@ -218,11 +198,18 @@ class _Questions:
     together: "_Answer | None" = None  # the answer to that
 
     def __post_init__(self) -> None:
-        """Note the best dollars, or days, and the seconds that the search for the plan took."""
-        self.best = _best_value(self.plan)
-        self.search_seconds = 0.0 if self.plan.layout is None else self.plan.layout.certificate.seconds
+        layout, own, goal = self.plan.layout, self.plan.objective, self.plan.instance.objective
+        self.best = _best_value(self.plan)  # dollars, or days
+        self.search_seconds = 0.0 if layout is None else layout.certificate.seconds
         # Whether the best of other questions may be set against the plan's own.
         self.proven = self.plan.status == "optimal" and self.plan.stopped == "proved"
+        # Share of the value within which a proven plan is the best, as was asked: plans so near count as equal.
+        self.tolerance = SHOWN
+        if own.bound and own.value and self.proven:
+            self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
+        # Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare.
+        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < FULL * layout.metrics.memory_limit_bytes
+        self.seldom_short: tuple[str, ...] = (*OF_SITES, "memory") if spare else OF_SITES
 
     @property
     def left(self) -> bool:
@@ -237,21 +224,6 @@ class _Questions:
         self.parts -= 1
         own = self.options.time_limit
         return replace(self.options, time_limit=most if own is None else min(most, own))
-
-    @property
-    def seldom_short(self) -> tuple[str, ...]:
-        """Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare."""
-        m = self.plan.layout.metrics if self.plan.layout is not None else None
-        spare = m is not None and m.memory_bytes_per_gpu < FULL * m.memory_limit_bytes
-        return (*OF_SITES, "memory") if spare else OF_SITES
-
-    @property
-    def tolerance(self) -> float:
-        """Share of the value within which a proven plan is the best, as was asked: plans so near count as equal."""
-        bound, value, goal = self.plan.objective.bound, self.plan.objective.value, self.plan.instance.objective
-        if not (bound and value and self.proven):
-            return SHOWN
-        return max(SHOWN, min(1 - bound / value, max(goal.tolerance, goal.indifference)))
 
     def _ask(
         self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
@@ -291,7 +263,8 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the plan's; not asked where the plan has ended by then."""
-        months, ready, layout = latest_start_months(asked), latest_start_days(asked), self.plan.layout
+        months, layout = latest_start_months(asked), self.plan.layout
+        ready = months * DAYS_A_MONTH
         options = self.next(f"a start in month {months:g}")
         figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
         if ready >= self.best:
@@ -342,10 +315,10 @@ class _Questions:
         if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
             found = replace(found, proved=False)  # a search that ended within the tolerance
         changed = changed_in_words(v.choice, v.plan_value, value)
-        same = (name for _, name, x in self.plans if found.plan is not None and _decided(x) == _decided(found.plan))
-        known = next(same, "")
-        if found.plan is not None and found.value is not None and not known:
-            self.plans.append((found.value, changed, found.plan))
+        known = ""
+        if found.plan is not None and found.value is not None:
+            known = next((name for _, name, x in self.plans if _decided(x) == _decided(found.plan)), "")
+            self.plans += [] if known else [(found.value, changed, found.plan)]
         return Other(
             choice=v.choice,
             plan_value=v.plan_value,
@@ -385,7 +358,7 @@ def _decided(plan: JointPlan) -> tuple[Any, ...]:
     """Return layout, sites and capital, in which plans of questions that differ may be the same."""
     c = plan.column
     layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
-    return (*layout, plan.blocks_by_site, round(plan.capital_usd))
+    return *layout, plan.blocks_by_site, round(plan.capital_usd)
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
@@ -413,7 +386,6 @@ class _Answer:
 
 
 def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
-    """Return how a question is asked without a word of its progress."""
     return Solving(options=options, deadline=Deadline(options.time_limit), progress=lambda _: None, cache=cache, **how)
 
 
@@ -434,12 +406,11 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
     return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
-def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Explanation]:
+def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Explanation]:
     """Explain why there is no plan: the conflict, then what would do, rule by rule; at an interrupt what is known."""
-    why = plan.conflict
+    instance, why = plan.instance, plan.conflict
     outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
-    known: dict[str, Any] = {"name": instance.name, "status": plan.status, "violations": plan.violations}
-    yield (found := Explanation(**known, conflict=why, outside=outside))
+    yield (found := found.replaced(conflict=why, outside=outside))
     if why is None or not why.rules:
         return
     try:
@@ -472,12 +443,11 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
 
     def exists(value: float) -> bool:
         changed = instance.replaced(**{path: int(value) if whole else value})
-        any_plan = replace(options, gap=ANY_PLAN, time_limit=left.limit)
-        return _answer(in_fewest_days(changed), _quietly(any_plan, JointCache())).plan is not None
+        any_plan = _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache())
+        return _answer(in_fewest_days(changed), any_plan).plan is not None
 
     def over() -> bool:
-        """Return whether the time is. OutOfTimeError: a signal ends it."""
-        Deadline().check()
+        Deadline().check()  # a signal ends it with an OutOfTimeError
         return left.passed
 
     high = 2 * now

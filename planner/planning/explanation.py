@@ -37,6 +37,11 @@ class Other(Frozen):
     )
     same_as: str = Field("", description="The choice above whose plan it is too.")
 
+    @property
+    def as_good(self) -> bool:
+        """Whether the choice costs nothing that a line would show, or leaves no plan."""
+        return self.loss is None or abs(self.loss) < SHOWN
+
 
 class OtherStart(Frozen):
     """The soonest end from another month at which something becomes ready, with nothing that becomes ready later."""
@@ -111,7 +116,7 @@ def summary(e: Explanation) -> str:
         m = e.layout.metrics
         lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m).values(), *memory_lines(m)]
     lines += _site_lines(e.nodes, e.relaxations)
-    alike = [x for x in e.others if x.proved and as_good(x)]
+    alike = [x for x in e.others if x.proved and x.as_good]
     different = [x for x in e.others if x not in alike]
     counted_from = "" if e.start_days is None else "; days count from the decision"
     starts = "STARTS     the soonest end from each other month at which something becomes ready"
@@ -130,11 +135,6 @@ def summary(e: Explanation) -> str:
     return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
 
 
-def as_good(x: Other) -> bool:
-    """Return whether a choice costs nothing that a line would show, or leaves no plan."""
-    return x.loss is None or abs(x.loss) < SHOWN
-
-
 def _start_line(x: OtherStart) -> str:
     names = f" ({', '.join(x.ready)})" if x.ready else ""
     if x.days is None and x.proved:
@@ -149,7 +149,7 @@ def _start_line(x: OtherStart) -> str:
 
 def _other_line(x: Other, start_days: float | None) -> str:
     """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
-    loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
+    loss = 0.0 if x.loss is not None and x.as_good else x.loss
     days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
         days += f", from day {x.start_days:,.1f} on"

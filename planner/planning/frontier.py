@@ -41,6 +41,11 @@ QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
 WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
 SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
+WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
+FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
+LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
+KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
+BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,7 @@ class BudgetQuestions:
             self.solving.deadline.check()
             end = f" of {most}" if math.isfinite(most) else ""
             start(self.solving.progress, f"the curve, {len(self.front())}{end} points")
-            point = self._answer(size)
-            if point is not None:
+            if (point := self._answer(size)) is not None:
                 self.points.append(point)
                 yield point
 
@@ -177,13 +181,6 @@ def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> fl
     return share - 1
 
 
-WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
-LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
-KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
-BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
-
-
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """The curve of an instance, and the plan of each of its points in the same order."""
@@ -198,9 +195,7 @@ def frontier_of(
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
-    A cluster pays the racks that a plan uses. The search ends where every plan of the box is matched by a point within
-    the share `epsilon` in days and capital; at the time limit, and at Ctrl-C, the curve is returned as far as it is
-    proven. `points`: the most that are returned, spread evenly, with both ends and the knee; None: all.
+    A cluster pays the racks that a plan uses; `epsilon`, `points` and an early end are as in `planner.frontier`.
     InputError: the instance has neither racks nor a grid.
     """
     if instance.grid is None and instance.hardware.racks is None:
@@ -253,9 +248,8 @@ def frontier_of(
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
-    limit = solving.deadline.limit
+    limit, of_use = solving.deadline.limit, DaysOfUse(within=kept_within(instance))
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
-    of_use = DaysOfUse(within=kept_within(instance))
     fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, of_use=of_use)
     try:
         return fastest, ended_by_choice(instance, fastest, half)[0]
@@ -286,10 +280,7 @@ def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) 
 def plan_of_frontier(
     instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
-    """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
-
-    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
-    """
+    """Return the plan at the knee of a curve, or the fastest where it has none; `solve_days` says why there is none."""
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
@@ -303,8 +294,7 @@ def plan_of_frontier(
         stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
         plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
     # Of a cluster the question is that for the racks of the plan.
-    asked = as_asked(plan.instance.replaced(objective__minimize=FRONTIER))
-    return plan.replaced(**asked, objective=own, proof=None)
+    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize=FRONTIER)), objective=own, proof=None)
 
 
 def in_days_of_training(instance: Instance) -> Instance:
@@ -375,19 +365,18 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
     return plan.replaced(verified=not broken, violations=tuple(broken))
 
 
-def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> list[CurvePoint]:
-    """Return plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
+def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> Iterator[CurvePoint]:
+    """Yield plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
 
     `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the place of one.
     """
-    points = list[CurvePoint]()
     for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
         layout = plan.layout
         if layout is None or plan.cost is None:
             raise RuntimeError("the curve: a plan without a layout or a bill")
         racks = dict(sorted(PlanPhysics(plan=plan).racks_by_site.items()))
         changed = changed_decisions(digest(plans[at - 1]), digest(plan)) if at else {}
-        point = CurvePoint(
+        yield CurvePoint(
             days_to_train=layout.metrics.days_to_train,
             capital_usd=plan.counted_usd,
             bound_days=bound or None,
@@ -399,19 +388,12 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
             changes=tuple(text for lane, text in changed.items() if lane != "layout"),
             knee=at == knee,
         )
-        points.append(point)
-    return points
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:
-    """Return the point farthest below the chord of the curve in logarithms of capital and days.
-
-    None where there are fewer than three, or money buys days in proportion up to a small share: it bends nowhere.
-    """
-    if len(points) < 3:
-        return None
+    """Return the point farthest below the curve's chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
-    if max(product) <= (1 + KNEE) * min(product):
+    if len(points) < 3 or max(product) <= (1 + KNEE) * min(product):  # money buys days in proportion
         return None
     (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
     if right <= left or late <= early:
@@ -461,10 +443,9 @@ def curve_around(
     """
     if why_no_curve(plan) is not None:
         return _nothing(plan.instance, "")
-    deadline, known = Deadline(options.time_limit), JointCache() if cache is None else cache
-    days = 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
+    deadline, days = Deadline(options.time_limit), 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
-    solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache or JointCache())
     questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):

@@ -20,7 +20,7 @@ from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
 from planner.planning.instance_parts import as_asked
-from planner.planning.joint_proof import refused_of
+from planner.planning.joint_plan import refused_of
 from planner.solvers.progress import start
 
 First = Callable[[World], Column | None]

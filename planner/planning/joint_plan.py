@@ -1,22 +1,34 @@
-"""Write the plan of a joint solution: every section from its choices, and one certificate for all of them."""
+"""Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none.
 
+What one solve of a session proved is not searched, and not enumerated again, for the next; an answer in seconds a
+sequence is one for any number of tokens.
+"""
+
+import math
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from planner.checks.joint_columns import max_racks
+from planner.checks.joint_proof import highest_bound
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, rack_order, resolved_switches
+from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
 from planner.models.joint.world import JointPlan, JointSolution
 from planner.physics import spares
 from planner.physics.network import transport
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import layout_values, write_layout
+from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import (
     BRANCHING,
@@ -24,9 +36,15 @@ from planner.plan.certificate import (
     GRID_BRANCHING,
     LISTED,
     ON_TRUST,
+    OUTSIDE,
     UNITS,
     Certificate,
+    Conflict,
+    ExcludedColumn,
     FreedLayout,
+    JointProof,
+    ObjectiveValue,
+    declared_space,
     given_to_sites,
     joint_mark,
 )
@@ -44,16 +62,15 @@ from planner.plan.plan_sections import (
 )
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.instance_parts import solved_with
-from planner.planning.joint_proof import columns_of, objective_of, proof_of, without_plan
 from planner.planning.site_fabrics import GatewayRates, site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
-from planner.solvers.signals import Deadline
+from planner.solvers.progress import models_wanted
+from planner.solvers.signals import ENDED, Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
-
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
@@ -128,7 +145,6 @@ def _certificate(
     # Optimal up to rounding, or the tolerance that was asked for.
     within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
     proof = None if solution.plan is None or solution.plan.placed is None else solution.plan.placed.proof
-    mark = joint_mark(goal, grid=grid, columns=len(columns_of(solution)))
     return Certificate(
         status="optimal" if within and solution.stopped == "proved" else "feasible",
         objective=value,
@@ -141,7 +157,7 @@ def _certificate(
         seconds=seconds,
         seed=options.seed,
         minimizes=UNITS[goal],
-        checked="" if bound is None else mark,
+        checked="" if bound is None else joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
     )
 
 
@@ -157,12 +173,9 @@ def _assumptions(choice: JointPlan) -> Assumptions:
 
 
 def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
-    assumptions, fibre = _assumptions(choice), choice.conditions.fibre
+    fibre, assumed = choice.conditions.fibre, {name: own for name, own in _assumptions(choice) if own is not None}
     conditions = Conditions(
-        pipeline_send_slowdown=assumptions.pipeline_send_slowdown,
-        allreduce_slowdown=assumptions.allreduce_slowdown,
-        wan_gbps=assumptions.wan_gbps,
-        wan_rtt_ms=assumptions.wan_rtt_ms or 0.0,
+        **assumed,
         wan_round_trips=1.0 if fibre is None else fibre.round_trips,
         transport_slowdown=transport_slowdown_of(instance.network),
     )
@@ -250,7 +263,6 @@ def _rank_orders(choice: JointPlan) -> Orders:
 def _fabrics(
     instance: Instance, choice: JointPlan, metrics: LayoutMetrics, orders: Orders, joined: SitesAndFibre
 ) -> dict[str, SiteFabric] | None:
-    """Return the fabric of every site; None where the instance has no network."""
     network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
     if network is None:
         return None
@@ -328,10 +340,161 @@ def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certific
 
 
 def _freed(instance: Instance, choice: JointPlan) -> FreedLayout | None:
-    """Return what rules of the framework cost the plan's degrees."""
     found = freed_of_rules(choice)
     if found is None:
         return None
     layout = layout_values(strategy_of(found[1]))
     split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
     return FreedLayout(framework=instance.workload.rules.framework, faster=found[0], **split)
+
+
+def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
+    """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
+    in_days = instance.objective.minimize == "days_to_train"
+    return refused_of(solution).replaced(
+        fabric_free_bound_days=solution.fabric_free_bound if in_days else None,
+        counts=solution.counts,
+        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
+    )
+
+
+def refused_of(solution: JointSolution) -> JointProof:
+    """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
+    return JointProof(
+        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
+        joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
+        columns=columns_of(solution),
+    )
+
+
+def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
+    """Return the columns that only sites and budget refused, those that differ in replicas and micro-batches as one."""
+    groups: dict[Any, dict[int, float]] = defaultdict(dict)
+    for days, column in solution.excluded:
+        shape, order, per_rack = column.strategy.shape, column.strategy.order, column.block.stages_per_rack
+        key = (shape, column.p, column.v, column.zero, order, per_rack)
+        groups[key][column.d] = min(days, groups[key].get(column.d, days))
+    columns = list[ExcludedColumn]()
+    for (shape, stages, virtual, zero, order, per_rack), by_replicas in groups.items():
+        # Of each run of replicas without a gap; numbers less their places are the same along one.
+        for _, run in groupby(enumerate(sorted(by_replicas)), key=lambda pair: pair[1] - pair[0]):
+            replicas = [number for _, number in run]
+            same = ExcludedColumn(
+                **shape_values(shape),
+                pipeline_parallel=stages,
+                virtual_stages=virtual,
+                zero_stage=zero,
+                schedule=order,
+                stages_per_rack=per_rack,
+                min_data_parallel=replicas[0],
+                max_data_parallel=replicas[-1],
+                lower_bound_days=min(by_replicas[number] for number in replicas),
+            )
+            columns.append(same)
+    return tuple(columns)
+
+
+def objective_of(
+    instance: Instance, solution: JointSolution, value: float | None, bound: float | None
+) -> ObjectiveValue:
+    """Return the objective of a plan with its bounds, and the space that they are over."""
+    gap, free = relative_gap(value, bound), None
+    if instance.objective.minimize == "days_to_train" and value is not None and solution.fabric_free_bound is not None:
+        free = min(solution.fabric_free_bound, value) if math.isfinite(solution.fabric_free_bound) else None
+    return ObjectiveValue(
+        name=instance.objective.minimize,
+        value=value,
+        bound=bound,
+        gap=gap,
+        joint_bound=bound,
+        joint_gap=gap,
+        fabric_free_bound=free,
+        space=declared_space(instance.workload.rules),
+        outside=OUTSIDE,
+    )
+
+
+def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
+    """Return a plan that says only that a back end gave no answer, and what it said."""
+    return without_plan(instance, JointSolution(status="unknown", stopped="limit", failure=reason), options)
+
+
+def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
+    """Return a plan without decisions: there is proven to be none, or none was found before the search ended."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
+    return Plan(
+        **solved_with(instance, options),
+        status="infeasible" if solution.status == "infeasible" else "unknown",
+        objective=objective_of(instance, solution, None, None),
+        transport=factor(instance.network) if proven else None,  # the times of the proof have it
+        proof=refused_of(solution) if proven else None,
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
+        stopped=solution.stopped,
+    )
+
+
+def inspection(plan: Plan, cache: JointCache | None) -> Any:
+    """Return all that the enumeration of a proof reads in addition to the instance without its budget, as one key.
+
+    The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
+    """
+    in_days = plan.instance.objective.minimize == "days_to_train"
+    if cache is None or plan.proof is None or plan.layout is None or not in_days or not cache.serves(plan.instance):
+        return None
+    racks = tuple(max_racks(plan.instance, gpus) for gpus in range(cost.rack_of(plan.instance.hardware).gpus + 1))
+    stated = plan.proof.max_racks_by_wired_gpus, plan.proof.joined_racks_by_wired_gpus
+    return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
+
+    `seek_others`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    """
+
+    instance: Instance
+    options: Options
+    cache: JointCache
+    seek_others: bool
+
+    @property
+    def _question(self) -> Any:
+        """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
+        instance, options, hardware = self.instance, self.options, self.instance.hardware
+        in_days = instance.objective.minimize == "days_to_train" and instance.limits.deadline_days is None
+        if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
+            return None
+        return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, self.seek_others
+
+    def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
+        """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+        asked = self._question
+        known = next((answer for answer in self.cache.answers if asked is not None and answer[0] == asked), None)
+        if known is None:
+            return None
+        _, tokens, solution, more = known
+        share = self.instance.workload.tokens / tokens
+        figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
+        changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+        changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
+        return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
+
+    def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
+        """Keep an answer that is proven to its last end."""
+        asked = self._question
+        if asked is not None and solution.plan is not None and solution.stopped == "proved":
+            self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
+
+
+def _all_for_tokens(value: Any, share: float) -> Any:
+    """Return what an objective says of other plans with its days for other tokens."""
+    if isinstance(value, tuple):
+        return tuple(_all_for_tokens(end, share) for end in value)
+    if value is None:
+        return None
+    changed = {"days_to_train": value.days_to_train * share}
+    if getattr(value, "name", "") == "goal":
+        changed["value"] = value.value * share
+    return value.replaced(**changed)

@@ -27,6 +27,7 @@ from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
 
 MOST_SHAPES = 400  # that are priced; the others remain unproven
+MAX_CHUNKS = 8  # virtual stages that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,7 @@ class NearLayouts:
 def near_layouts(
     instance: Instance, options: Options, progress: Callable[[str], None], *, within: float = 0.02
 ) -> NearLayouts:
-    """Return the kinds of layout within a share of the fewest days, each by its fastest plan.
-
-    At the time limit the kinds so far are returned, unproven.
-    """
+    """Return the kinds of layout within a share of the fewest days, each by its fastest plan: all, or those in time."""
     instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):
@@ -66,11 +64,7 @@ def near_layouts(
         stopped = Loop(goal=goal).run()
     ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
     plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
-    proven = best.stopped == stopped == "proved" and not goal.ended
-    return NearLayouts(plans, within, best.days, proven=proven)
-
-
-MAX_CHUNKS = 8  # virtual stages that are tried
+    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +102,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Return how a step changes under the switches of a file, `where`, in place of those of the plan's software stack.
-
-    The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
-    """
+    """Return lines on the switches of a file, `where`, that change a plan's step, and its seconds; none if none do."""
     question, layout = plan.instance.replaced(pins={}), _choices(run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software

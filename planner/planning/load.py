@@ -35,6 +35,23 @@ NAMED = {
 }
 # The same inside workload.choose.
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
+# How the options state a fabric.
+NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
+SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
+DIGITS = {
+    "ports": re.compile(r"\d{1,6}").fullmatch,
+    "rate": re.compile(f"{NUMBER}G?").fullmatch,
+    **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
+}
+FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
+FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
+FLOOR_METRES = 0.1, 100.0  # between racks and rows
+RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
+NOT_GIVEN = "not given; a fabric alone does not count it"
+LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
+NOT_COUNTED = ("grid", "wan", "reliability", "operation")
+TIERS_OF_RATIOS = 3  # leaf, spine and core
+LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
 
 def load_instance(
@@ -169,24 +186,6 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
         faults.replaced.append(path)
         return next(iter(known.values()))
     return known[name]
-
-
-NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
-SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
-DIGITS = {
-    "ports": re.compile(r"\d{1,6}").fullmatch,
-    "rate": re.compile(f"{NUMBER}G?").fullmatch,
-    **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
-}
-FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
-FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
-FLOOR_METRES = 0.1, 100.0  # between racks and rows
-RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
-NOT_GIVEN = "not given; a fabric alone does not count it"
-LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
-NOT_COUNTED = ("grid", "wan", "reliability", "operation")
-TIERS_OF_RATIOS = 3  # leaf, spine and core
-LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ A larger model may take fewer days where its shape divides better: where known d
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -76,10 +76,10 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     for _ in range(TRIALS):
         try:
             plan = _tried(instance, choose, bracket, flop, solve_days, progress)
-        except InputError:
+        except InputError:  # no shape of the family is as small
             if bracket.refused is None:
                 raise
-            break  # no shape of the family is as small
+            break
         except UnansweredError:
             if bracket.plan is None:
                 raise
@@ -171,7 +171,6 @@ def _finished(
 
 
 def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
-    """Describe the model of a plan, the ideal one, and what lies between."""
     law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
@@ -248,10 +247,7 @@ class LimitPoint(Frozen):
 
 
 def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
-    """Return the best utilisation with which the law's model for a compute in FLOP is trained in `days` days.
-
-    Raise InputError where the instance names no law.
-    """
+    """Return the best utilisation that trains the law's model for a compute in FLOP in `days`. InputError: no law."""
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
@@ -261,7 +257,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     peak = machine.peak_flop_per_second * machine.rack.gpus
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
-    known = {
+    known: dict[str, Any] = {
         "flop": float(transformer.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
         "parameters": candidate.parameters,
@@ -275,21 +271,19 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
         why = none if found.status == "infeasible" else "the time limit came first"
-        return LimitPoint.model_validate(known | {"reason": why})
+        return LimitPoint(**known, reason=why)
     conditions = conditions_of(problem_on(asked, found.racks))
     strategy = strategy_of(found.plan)
     breakdown = step_prediction.step_breakdown(machine, conditions, strategy)
     seconds = sum(breakdown.values())
     layout = {key: own for key, own in layout_values(strategy).items() if key in LimitLayout.model_fields}
-    return LimitPoint.model_validate(
-        known
-        | {
-            "gpus": found.racks * machine.rack.gpus,
-            "days": found.days,
-            "utilisation": full / found.racks,
-            "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": layout,
-            "step_seconds": seconds,
-            "shares": {part: time / seconds for part, time in breakdown.items() if time > 0},
-        }
+    return LimitPoint(
+        **known,
+        gpus=found.racks * machine.rack.gpus,
+        days=found.days,
+        utilisation=full / found.racks,
+        utilisation_bound=min(1.0, full / found.too_few) if found.too_few else 1.0,
+        layout=LimitLayout.model_validate(layout),
+        step_seconds=seconds,
+        shares={part: time / seconds for part, time in breakdown.items() if time > 0},
     )

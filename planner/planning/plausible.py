@@ -23,9 +23,6 @@ class PlausibleRange(NamedTuple):
     high: float
     reason: str
 
-    def __str__(self) -> str:
-        return f"from {self.low:g} to {self.high:g}: {self.reason}"
-
 
 # Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
 # side; published models, campuses and power systems; where neither exists, the judgement of this project.
@@ -42,14 +39,15 @@ def implausible(instance: Instance) -> Iterator[str]:
 
 def implausible_figures(instance: Instance) -> Iterator[str]:
     """Yield a line for each key of an instance with figures outside its plausible range: the first, and how many."""
-    outside: dict[str, list[tuple[str, float]]] = {}
+    outside: dict[str, list[tuple[str, str]]] = {}
     for path, key, value in figures(instance):
         usual = range_of(key)
         if usual is not None and value and not usual.low <= value <= usual.high:
-            outside.setdefault(key, []).append((path, value))
-    for key, ((path, value), *others) in outside.items():
+            expected = f"from {usual.low:g} to {usual.high:g}: {usual.reason}"
+            outside.setdefault(key, []).append((f"{path} is {value:.6g}", expected))
+    for (first, expected), *others in outside.values():
         more = f" (and {len(others)} more)" if others else ""
-        yield f"{path} is {value:.6g}{more}, not {range_of(key)}"
+        yield f"{first}{more}, not {expected}"
 
 
 def racks_of_others(hardware: Hardware) -> Iterator[str]:

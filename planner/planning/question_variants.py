@@ -40,10 +40,7 @@ class Variant:
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield every decision made otherwise and every rule left out, of sites first.
-
-    `closed`: the candidates that the plan does not use, the largest first.
-    """
+    """Yield each decision made otherwise and each rule left out, of sites first; `closed`: candidates not in use."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
     for site in plan.sites.sites if plan.sites else ():
         path = f"sites.racks.{site.id}"
@@ -75,8 +72,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
             yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, loosens=True)
     yield from _without_grid_rules(instance)
     if instance.workload.rules.framework:
-        named = f"{instance.workload.rules.framework}'s"
-        freed = change_to(workload__framework_rules=False)
+        named, freed = f"{instance.workload.rules.framework}'s", change_to(workload__framework_rules=False)
         yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
 
 
@@ -119,7 +115,6 @@ def limits_of(plan: Plan) -> Iterator[More]:
 
 
 def _grid_limits(plan: Plan) -> Iterator[More]:
-    """Yield the limits of the grid, the sites and the fibre."""
     instance, grid, wan = plan.instance, plan.instance.grid, plan.sites.links if plan.sites else ()
     if grid is not None:
         rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
@@ -146,16 +141,12 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
         yield More("fibre", 1.0, "fibre pair", lit)
 
 
-def _raised(family: str, key: str, ids: Collection[str] | None = None) -> Change:
+def _raised(family: str, key: str, ids: Collection[str] | None) -> Change:
     """Return how to raise a figure by a hundredth, of all parts of a grid of one family or of those with some ids."""
 
-    def change(instance: Instance) -> Instance:
-        parts = tuple(
-            x.replaced(**{key: value * (1 + SMALL_CHANGE)})
-            if (ids is None or x.id in ids) and (value := getattr(x, key)) is not None
-            else x
-            for x in getattr(instance.grid, family)
-        )
-        return instance.replaced(**{f"grid__{family}": parts})
+    def raised(part: Any) -> Any:
+        value = getattr(part, key)
+        scaled = value is not None and (ids is None or part.id in ids)
+        return part.replaced(**{key: value * (1 + SMALL_CHANGE)}) if scaled else part
 
-    return change
+    return lambda instance: instance.replaced(**{f"grid__{family}": tuple(map(raised, getattr(instance.grid, family)))})

@@ -22,8 +22,7 @@ from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.joint_plan import plan_of
-from planner.planning.joint_proof import Answered, inspection, unanswered
+from planner.planning.joint_plan import Answered, inspection, plan_of, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
 from planner.solvers.registry import SOLVERS

@@ -10,7 +10,7 @@ from planner.checks.joint_proof import missing_columns
 from planner.instance.instance import Instance
 from planner.models.joint.world import JointSolution
 from planner.plan.certificate import JointProof
-from planner.planning.joint_proof import proof_of
+from planner.planning.joint_plan import proof_of
 
 
 def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:

@@ -200,7 +200,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
         return SimpleNamespace(plan="cheap", usd=9e9, lower_bound=8e9)
 
     monkeypatch.setattr(conflicts, "solve_joint", searched)
-    monkeypatch.setattr(conflicts, "_least_cost", cheapest)
+    monkeypatch.setattr(conflicts, "solve_joint_cost", cheapest)
     why = conflicts.conflict_of(i.replaced(limits__budget_usd=left * price), Options())
     assert (why.rules, asked) == (("limits.budget_usd",), [])
     assert f"cost at least {money(least)} ({money(price)} a rack; {fewer})" in why.reason

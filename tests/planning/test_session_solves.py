@@ -16,7 +16,7 @@ from planner.models.joint.sites import Sites
 from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import session as starts
-from planner.planning.joint_proof import inspection
+from planner.planning.joint_plan import inspection
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
 

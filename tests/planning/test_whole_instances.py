@@ -20,7 +20,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.solve import solve_joint
 from planner.plan.certificate import Conflict
-from planner.planning.joint_proof import without_plan
+from planner.planning.joint_plan import without_plan
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
