@@ -235,16 +235,13 @@ def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
     return PointAnswer(Row(**own, status=FAILED, reason=reason, seconds=seconds))
 
 
-LOCAL = "local"
-
-
 @contextmanager
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
     """Connect to a scheduler and yield its executor, which retries elsewhere. InputError: no extra, or no answer."""
     with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
-    if address == LOCAL:
+    if address == "local":
         count = workers or cores()
         # One death more than this and a point is given up: it has taken TRIES workers with it.
         with (

@@ -71,13 +71,9 @@ def template(command: str, name: str) -> "jinja2.Template":
     """Return a template of pages by its path in the package. InputError: jinja2 is not installed for a command."""
     with needed(command, "jinja2", "report"):
         import jinja2
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("planner", ""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = jinja2.PackageLoader("planner", "")
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.globals["style"] = style()
     environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
     environment.tests["picture"] = lambda value: isinstance(value, Picture)

@@ -99,13 +99,8 @@ LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
 # Facets in a picture; reasons, each a mark of its own, in a legend; lines of changes below the picture.
 MAX_FACETS, MAX_REASONS, MAX_CHANGES = 12, 3, 6
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
-STYLE = {
-    "font.size": 9.0,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "planner",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+STYLE: dict[str, Any] = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt": "planner"}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
 @dataclass(frozen=True, slots=True)
