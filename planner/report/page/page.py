@@ -426,8 +426,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     first = [statement for statement in reported if statement.first]
     # Purchase, sites, price, days and proof of the first screen, in one sentence.
-    told = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
-    texts = [fact.text for kind in ("choice", "verdict") for fact in told if fact.kind == kind]
+    own = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
+    texts = [fact.text for kind in ("choice", "verdict") for fact in own if fact.kind == kind]
     sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
     rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {

@@ -50,8 +50,8 @@ def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, 
 
 def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
-    told = ((after.get(x), changed_decisions(before, after).values()) for before, after in pairwise(rows))
-    return [f"at {quantity(x, at)} {what}" for at, changes in told for what in changes]
+    changes = ((after.get(x), changed_decisions(before, after).values()) for before, after in pairwise(rows))
+    return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
@@ -324,12 +324,11 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
         value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
         of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
         verdict += f"; {'most' if most else 'least'} {of}: {value}, at {along} {at}"
+    facets = facets_of(rows, request.facet)
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
         verdict=f"{verdict}.",
-        changes=[
-            (facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets_of(rows, request.facet)
-        ],
+        changes=[(facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets],
         svg=svg[svg.index("<svg") :].replace("<svg", described, 1),
         points=PageTable("Every point of the sweep", (*map(label, paths), "status"), cells, ("status",)),
     )
