@@ -63,7 +63,7 @@ def point_text(point: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
-_kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
+_cache = JointCache()  # what this process keeps from point to point: it saves time and changes no answer
 
 
 def solve_point(task: Task) -> PointAnswer:
@@ -71,8 +71,7 @@ def solve_point(task: Task) -> PointAnswer:
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            cache = _kept.setdefault("joint", JointCache())
-            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
+            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=_cache)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         return _failed(task, f"{type(error).__name__}: {error}", time.perf_counter() - started)
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)

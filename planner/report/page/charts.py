@@ -219,10 +219,9 @@ def curve(
         half = (width_of(x_axis.show(x)) + width_of(x_axis.show(apart[-1]))) / 2 if apart else 0.0
         if not apart or across(x) - across(apart[-1]) > half + 6:
             apart.append(x)
-    for x in apart:
-        anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
-        drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
-        drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
+            anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
+            drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
+            drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
     tip = f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}"

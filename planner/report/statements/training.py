@@ -172,8 +172,8 @@ def _both(steps: float, on_calendar: float) -> str:
 
 
 def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
-    text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
-    yield Statement("figure", "days", text, True)
+    both = _both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)
+    yield Statement("figure", "days", f"{both}.", True)
     recovery = reliability.recovery
     every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({words(recovery)})"
     inputs = plan.instance.reliability

@@ -295,8 +295,8 @@ def _end(plan: Plan) -> str:
 
 def _joined(plan: Plan) -> str:
     """Write how many racks a site's pinned leaf, or its one or two tiers of switches, joins."""
-    network, pins, placed = plan.instance.network, plan.instance.pins, plan.placement
-    if network is None or plan.fabric is None or placed is None:
+    network, pins = plan.instance.network, plan.instance.pins
+    if network is None or plan.fabric is None or plan.placement is None:
         return ""
     site = next(iter(plan.fabric.sites.values()))
     most = _most_joined(plan)
