@@ -213,9 +213,9 @@ def money_against_days(plan: Plan) -> Shown:
         return
     own = next((point for point in curve.points if point.asked), curve.points[-1])
     lines = curve_lines(curve)
-    corners = [corner for line in lines for corner in line.points]
-    if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in corners):
-        marks = charts.log_marks(min(usd for usd, _ in corners), max(usd for usd, _ in corners))
+    dollars, times = zip(*(corner for line in lines for corner in line.points), strict=True)
+    if len(curve.points) > 1 and min(*dollars, *times) > 0:
+        marks = charts.log_marks(min(dollars), max(dollars))
         x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
