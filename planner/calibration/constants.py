@@ -149,10 +149,7 @@ Given = MeasuredConstants | Mapping[str, Any] | str | Path
 
 
 def read_constants(given: Given) -> MeasuredConstants:
-    """Read constants; `given` is a path, the content of a file as a dict, or the constants.
-
-    InputError: they are no such constants, or one of them is no figure of an accelerator or a software stack.
-    """
+    """Read constants of a file or its content. InputError: they are none, or one is of no accelerator or software."""
     if isinstance(given, MeasuredConstants):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "constants"
@@ -169,7 +166,7 @@ def read_constants(given: Given) -> MeasuredConstants:
 
 
 def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
-    """Put constants into the accelerators and software stacks of an instance's data by name; return whether any."""
+    """Put constants with their source into an instance's data; return whether any. InputError: no such figure."""
     hardware, workload = (data.get(key) for key in ("hardware", "workload"))
     entries, pools = [], hardware.get("pools") if isinstance(hardware, dict) else None
     for holder in (hardware, *(pools if isinstance(pools, list) else ())):
@@ -177,27 +174,21 @@ def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
     entries += [(CODE, workload.get("software"), constants.software)] if isinstance(workload, dict) else []
     own = [(part, entry) for part, entry, name in entries if isinstance(entry, dict) and entry.get("name") == name]
     for part, entry in own:
-        for path, x in constants.values.items():
-            if path.startswith(part):
-                _put(entry, path.removeprefix(part), x, constants)
+        for full, x in constants.values.items():
+            path = full.removeprefix(part)
+            if path == full:
+                continue
+            try:
+                put(entry, path, x.value)
+            except (KeyError, TypeError):
+                raise InputError(f"constants: {path}: is no figure of {entry['name']}; {REMEDY}") from None
+            lies = f"{x.interval[0]:.4g} to {x.interval[1]:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
+            text = f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: {lies}"
+            key = path.split(".", 1)[0]
+            if isinstance(entry[key], dict):
+                entry[key]["source"] = text
+            elif isinstance(entry.get("source"), dict):
+                entry["source"][key] = text
+            else:
+                entry["note"] = "; ".join(filter(None, [entry.get("note"), f"{path}: {text}"]))
     return bool(own)
-
-
-def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
-    """Put a constant into an entry, with its source in words. InputError: the entry has no such figure."""
-    try:
-        put(entry, path, x.value)
-    except (KeyError, TypeError):
-        raise InputError(f"constants: {path}: is no figure of {entry['name']}; {REMEDY}") from None
-    low, high = x.interval
-    text = (
-        f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: "
-        f"{low:.4g} to {high:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
-    )
-    key = path.split(".", 1)[0]
-    if isinstance(entry[key], dict):
-        entry[key]["source"] = text
-    elif isinstance(entry.get("source"), dict):
-        entry["source"][key] = text
-    else:
-        entry["note"] = "; ".join(filter(None, [entry.get("note"), f"{path}: {text}"]))

@@ -58,8 +58,7 @@ def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
 
 def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds of each run, with the constants at these values."""
-    machines = machines_with(constants, values, [r.machine for r in runs])
-    each = zip(machines, runs, strict=True)
+    each = zip(machines_with(constants, values, [r.machine for r in runs]), runs, strict=True)
     return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
@@ -71,8 +70,7 @@ def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedCo
             step = STEP if x[j] + STEP < high[j] else -STEP
             moved = x.copy()
             moved[j] += step
-            each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
-            slopes[rows, j] = (each - base[rows]) / step
+            slopes[rows, j] = (log_errors([runs[i] for i in rows], constants, list(np.exp(moved))) - base[rows]) / step
     return slopes
 
 
@@ -167,7 +165,17 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         common=CommonFactor(value=factor, interval=(low, high)),
         values=_measured(constants, values, found, slopes),
         kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in kept.items()},
-        lines=_lines(runs, errors, base, found.left_out),
+        lines=tuple(
+            MeasuredLine(
+                line=r.line,
+                measured_seconds=r.seconds,
+                predicted_seconds=r.seconds * math.exp(x),
+                catalogue_seconds=r.seconds * math.exp(y),
+                error=math.expm1(x),
+                left_out_error=math.expm1(z),
+            )
+            for r, x, y, z in zip(runs, errors.tolist(), base.tolist(), found.left_out.tolist(), strict=True)
+        ),
     )
 
 
@@ -179,8 +187,7 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
     x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
         slopes = slopes_at(x, runs, constants, high) * ~bound
-        errors = log_errors(runs, constants, list(np.exp(x)))
-        found = shifts(errors - slopes @ (x - start), slopes, prior)
+        found = shifts(log_errors(runs, constants, list(np.exp(x))) - slopes @ (x - start), slopes, prior)
         towards = np.where(bound, x, x + np.clip(start + found.mean - x, -FARTHEST, FARTHEST))
         before, x = x, np.clip(towards, low, high)
         bound |= x != towards
@@ -229,20 +236,3 @@ def _measured(
             value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read(), shared_with=reason
         )
     return measured
-
-
-def _lines(
-    runs: Sequence[MeasuredRun], errors: Numbers, catalogue: Numbers, left_out: Numbers
-) -> tuple[MeasuredLine, ...]:
-    """Return each line with its predictions; all are logarithms of predicted over measured seconds."""
-    return tuple(
-        MeasuredLine(
-            line=r.line,
-            measured_seconds=r.seconds,
-            predicted_seconds=r.seconds * math.exp(x),
-            catalogue_seconds=r.seconds * math.exp(y),
-            error=math.expm1(x),
-            left_out_error=math.expm1(z),
-        )
-        for r, x, y, z in zip(runs, errors.tolist(), catalogue.tolist(), left_out.tolist(), strict=True)
-    )

@@ -236,7 +236,7 @@ def evaluate(
     from planner.instance.references_and_pins import long_names
     from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance
-    from planner.report.statements.verdict import run_statements
+    from planner.report.statements import verdict
     from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)
@@ -269,7 +269,7 @@ def evaluate(
             parts = f"without {', '.join(left_out)}"
             print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
         console.write_model(evaluating.plan_of_layout(alone, predicted.layout), output)
-    money = "\n".join(lines_of(run_statements(request, evaluation.run)))
+    money = "\n".join(lines_of(verdict.run(request, evaluation.run)))
     text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)

@@ -17,15 +17,7 @@ from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
 from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.report.statements.training import calendar, day_bars, layout, pools
-from planner.report.statements.verdict import (
-    capital,
-    cautions,
-    implausible_inputs,
-    limits,
-    model_choice,
-    run_statements,
-    verdict,
-)
+from planner.report.statements.verdict import capital, cautions, implausible_inputs, limits, model_choice, run, verdict
 from planner.units import aligned, amount, counted, money, rounded
 
 if TYPE_CHECKING:
@@ -151,7 +143,7 @@ def _curve_box(curve: Curve) -> str:
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
     *(("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
     *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
-    *(("", calendar), ("cost", capital), ("run", lambda plan, run: run_statements(plan.instance, run)), ("", limits)),
+    *(("", calendar), ("cost", capital), ("run", lambda plan, section: run(plan.instance, section)), ("", limits)),
     *(("", implausible_inputs), ("", cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")

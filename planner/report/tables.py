@@ -273,9 +273,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write rows as a table of as many columns as fit the width, other columns with ratios to the first one's."""
-    cells = {
-        name: [_cell(first), *(_cell(figure, first) for figure in others)] for name, (first, *others) in rows.items()
-    }
+    cells = {name: [_cell(row[0]), *(_cell(figure, row[0]) for figure in row[1:])] for name, row in rows.items()}
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
         [cells[name][at] for name, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))

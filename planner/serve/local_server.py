@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, get_args
@@ -124,10 +125,8 @@ class QuestionThread:
             self._thread.join(wait_seconds)
 
     def _answer(self, question: AskedQuestion) -> None:
-        def note(event: Event) -> None:
-            question.event = event
-
-        limits: dict[str, Any] = {"time_limit": self._time_limit, "seed": self._seed, "on_progress": note}
+        limits: dict[str, Any] = {"time_limit": self._time_limit, "seed": self._seed}
+        limits["on_progress"] = partial(setattr, question, "event")
         try:
             question.plan = self._session.solve(question.instance, interrupt=self._interrupter, **limits)
             why = "the search was stopped before it" if self._interrupter.interrupted else why_no_curve(question.plan)

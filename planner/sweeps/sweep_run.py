@@ -63,7 +63,7 @@ def point_text(point: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
-_kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
+_cache = JointCache()  # what this process keeps from point to point: it saves time and changes no answer
 
 
 def solve_point(task: Task) -> PointAnswer:
@@ -71,8 +71,7 @@ def solve_point(task: Task) -> PointAnswer:
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            cache = _kept.setdefault("joint", JointCache())
-            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
+            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=_cache)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         return _failed(task, f"{type(error).__name__}: {error}", time.perf_counter() - started)
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
@@ -235,16 +234,13 @@ def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
     return PointAnswer(Row(**own, status=FAILED, reason=reason, seconds=seconds))
 
 
-LOCAL = "local"
-
-
 @contextmanager
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
     """Connect to a scheduler and yield its executor, which retries elsewhere. InputError: no extra, or no answer."""
     with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
-    if address == LOCAL:
+    if address == "local":
         count = workers or cores()
         # One death more than this and a point is given up: it has taken TRIES workers with it.
         with (

@@ -71,13 +71,9 @@ def template(command: str, name: str) -> "jinja2.Template":
     """Return a template of pages by its path in the package. InputError: jinja2 is not installed for a command."""
     with needed(command, "jinja2", "report"):
         import jinja2
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("planner", ""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = jinja2.PackageLoader("planner", "")
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.globals["style"] = style()
     environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
     environment.tests["picture"] = lambda value: isinstance(value, Picture)
@@ -223,10 +219,9 @@ def curve(
         half = (width_of(x_axis.show(x)) + width_of(x_axis.show(apart[-1]))) / 2 if apart else 0.0
         if not apart or across(x) - across(apart[-1]) > half + 6:
             apart.append(x)
-    for x in apart:
-        anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
-        drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
-        drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
+            anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
+            drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
+            drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
     tip = f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}"
@@ -242,37 +237,19 @@ MOST_NAMES = 9  # of a legend
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The limit of a row of a chart, and its name."""
-
-    value: float
-    name: str
+ChartRow = tuple[str, Mapping[str, float], tuple[float, str] | None]  # name, sizes by part, a limit with its name
+StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them run again, bytes by part
 
 
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """The layers of a stage, how many of them run again, and its bytes by part."""
-
-    layers: int
-    repeated: int
-    parts: Mapping[str, float]
-
-
-def stacked(
-    alt: str,
-    rows: Sequence[tuple[str, Mapping[str, float], Limit | None]],
-    shades: Mapping[str, str],
-    show: Callable[[float], str],
-) -> str:
+def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
     """Draw a bar a row of its parts (below zero in the sum alone), limits dashed, and a legend, all on one scale."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
-    lengths += [limit.value for _, _, limit in rows if limit is not None]
+    lengths += [limit[0] for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
-        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
+        total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
         name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
@@ -281,7 +258,7 @@ def stacked(
                 drawn.append(rect(x, y + 16, value * scale, BAR, shades[part], f"{part}: {show(value)}"))
                 x += value * scale
         if limit:
-            drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
+            drawn.append(line(limit[0] * scale, y + 13, limit[0] * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
     return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))
@@ -309,33 +286,31 @@ def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[fl
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
-    parts = {name for stage in in_memory for name in stage.parts}
-    largest = {name: max(stage.parts.get(name, 0.0) for stage in in_memory) for name in parts}
+    all_names = {name for _, _, parts in in_memory for name in parts}
+    largest = {name: max(parts.get(name, 0.0) for _, _, parts in in_memory) for name in all_names}
     names = sorted(largest, key=lambda name: (-largest[name], name))
     named = [*names[:PARTS], *([OTHER] if len(names) > PARTS else [])]
     shades = colours(named)
-    fullest = max(sum(stage.parts.values()) for stage in in_memory)
+    fullest = max(sum(parts.values()) for _, _, parts in in_memory)
     scale = HIGH / max(limit, fullest)
     runs = [(stage, len(list(group))) for stage, group in groupby(in_memory)]
     gap = LEAST if len(runs) < WIDTH / 5 else 0.0
     drawn, first, foot = [], 0, STAGES_TOP + HIGH
-    for stage, count in runs:
+    for (layers, repeated, parts), count in runs:
         left, wide = first / len(in_memory) * WIDTH, count / len(in_memory) * WIDTH - gap
         which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
-        recomputed = f", {stage.repeated} recomputed" if stage.repeated else ""
-        y, total = foot, sum(stage.parts.values())
-        shown = {name: stage.parts.get(name, 0.0) for name in names[:PARTS]}
-        shown[OTHER] = sum(stage.parts.get(name, 0.0) for name in names[PARTS:])
+        recomputed = f", {repeated} recomputed" if repeated else ""
+        y, total = foot, sum(parts.values())
+        shown = {name: parts.get(name, 0.0) for name in names[:PARTS]}
+        shown[OTHER] = sum(parts.get(name, 0.0) for name in names[PARTS:])
         for name, size in shown.items():
             if size > 0:
                 y -= size * scale
-                part = f"{name_of_part(name)} {memory(size)} of {memory(total)}"
-                tip = f"{which}: {stage.layers} layers{recomputed}; {part}"
+                tip = f"{which}: {layers} layers{recomputed}; {name_of_part(name)} {memory(size)} of {memory(total)}"
                 drawn.append(rect(left, y, wide, size * scale, shades[name], tip))
         first += count
     drawn += [line(0, foot - limit * scale, WIDTH, foot - limit * scale, "limit"), text(0, 10, memory(limit))]
-    drawn.append(text(WIDTH, 10, f"fullest {memory(fullest)}", "", "end"))
-    drawn.append(text(0, foot + 13, "stage 0"))
+    drawn += [text(WIDTH, 10, f"fullest {memory(fullest)}", "", "end"), text(0, foot + 13, "stage 0")]
     if len(in_memory) > 1:
         drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
     alt = f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}"
@@ -366,22 +341,20 @@ def schedule(name: str, layout: LayoutPlan) -> str:
         drawn.append(text(0, y + 15, f"stage {stage}"))
         for kind, seconds in pieces(layout, stage):
             width, tip = seconds * scale, f"stage {stage}, {kind}: {seconds:.3g} s"
-            if width > 0:
-                used.add(kind)
-                drawn.append(rect(at, y, width, STAGE_BAR, STAGE_SHADES[kind], tip))
             # The exchange that work does not hide is as large a part of its bar as of its time.
-            if width > 0 and kind == "compute" and exposed:
-                used.add("exposed exchange")
-                shade = STAGE_SHADES["exposed exchange"]
-                drawn.append(rect(at, y + STAGE_BAR * (1 - exposed), width, STAGE_BAR * exposed, shade, tip))
+            for name_of_bar, part in ((kind, 1.0), ("exposed exchange", exposed if kind == "compute" else 0.0)):
+                if width > 0 and part:
+                    used.add(name_of_bar)
+                    foot = y + STAGE_BAR * (1 - part)
+                    drawn.append(rect(at, foot, width, STAGE_BAR * part, STAGE_SHADES[name_of_bar], tip))
             at += width
     y = 2 + len(chosen) * STAGE_STEP
-    for mark in [mark for mark in even_marks(0.0, metrics.step_seconds) if mark <= metrics.step_seconds]:
+    for mark in (mark for mark in even_marks(0.0, metrics.step_seconds) if mark <= metrics.step_seconds):
         at = SCHEDULE_LEFT + mark * scale
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
-    which = f"stages {', '.join(map(str, chosen))} of {stages}"
-    alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {which}"
+    of = f"stages {', '.join(map(str, chosen))} of {stages}"
+    alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {of}"
     return drawing(y + 20, alt, drawn, {name: shade for name, shade in STAGE_SHADES.items() if name in used})
 
 

@@ -23,6 +23,7 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
+from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
@@ -36,8 +37,7 @@ FREE = {"pairs": 0.3, "hub": 0.3, "columns": 0.6, "trunk": 1.0}  # width of a li
 MANY = 240  # lines between two tiers that the eye can follow; of more those of one box are drawn
 RING = 46.0  # units: radius of the routers of a group
 OTHERS = "other group"
-PLURAL = {"rack": "racks", "leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
-PLURAL |= {WAN_GATEWAY: "WAN gateways", OTHERS: "other groups"}
+PLURAL = TIER_NAMES | {"rack": "racks", WAN_GATEWAY: "WAN gateways", OTHERS: "other groups"}
 SHADES = {"rack": "rest", "leaf": "c4", "spine": "c2", "core": "c0", "super-spine": "c3", WAN_GATEWAY: "c1"}
 
 Point = tuple[float, float]
@@ -166,9 +166,8 @@ def fabric_tiers(built: BuiltFabric) -> str:
     drawn_links = [*zip(links, at, at[1:], strict=False), *((inside, leaf, leaf) for leaf in at if leaf[0].ring)]
     lines = []
     for link, upper, lower in drawn_links:
-        shape = "".join(
-            f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in link.between(upper, lower)
-        )
+        ends = link.between(upper, lower)
+        shape = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
         rate = link.each * link.gbps
         tip = f"{counted(link.each, 'cable')}, {amount(rate)} Gb/s each way"
         width = f"{max(THINNEST, scale * math.sqrt(rate)):.2f}"
@@ -294,7 +293,7 @@ def albers(latitude: float, longitude: float) -> Point:
     Albers equal-area conic on a sphere: Snyder, J. P. (1987), Map Projections: A Working Manual, USGS Professional
     Paper 1395, equations (14-1) to (14-6).
     """
-    first, second = (math.radians(degrees) for degrees in US_PARALLELS)
+    first, second = map(math.radians, US_PARALLELS)
     n = (math.sin(first) + math.sin(second)) / 2
     c = math.cos(first) ** 2 + 2 * n * math.sin(first)
 
@@ -375,8 +374,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
             drawn.append(line(*at[link.a], *at[link.b], "wan"))
             spoken.append((link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
     names = [Label(((at[a][0] + at[b][0]) / 2, (at[a][1] + at[b][1]) / 2), 0.0, far, "small") for a, b, far in spoken]
-    open_at = {site.id for site in sites}
-    others = [node for node in grid.nodes if node.id not in open_at]
+    others = [node for node in grid.nodes if node.id not in {site.id for site in sites}]
     drawn += [_dot(x.id, at[x.id], *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others]
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
@@ -421,8 +419,7 @@ class Label:
 
 def labels(names: Sequence[Label], height: float) -> str:
     """Write each label next to its place, inside the drawing, where it touches no earlier one."""
-    taken: list[tuple[float, float, float, float]] = []
-    drawn = []
+    taken, drawn = list[tuple[float, float, float, float]](), []
     for name in names:
         half = width_of(name.content, name.cls) / 2
         x, y = name.at

@@ -140,9 +140,8 @@ def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float])
 
 def schedules(plan: Plan) -> Shown:
     """Show the schedule of the layout, or of each pool's."""
-    pools = plan.pools.layouts if plan.pools else {}
-    layouts = {"": plan.layout} if plan.layout else {f"{name}: ": layout for name, layout in pools.items()}
-    for name, layout in layouts.items():
+    pools = {f"{name}: ": layout for name, layout in plan.pools.layouts.items()} if plan.pools else {}
+    for name, layout in ({"": plan.layout} if plan.layout else pools).items():
         parts = layout.metrics.breakdown_seconds
         bubble = sum(parts.get(part, 0.0) for part in charts.BUBBLES) / layout.metrics.step_seconds
         stages = counted(layout.pipeline_parallel, "stage")
@@ -159,10 +158,10 @@ def memory_of_stages(plan: Plan) -> Shown:
     sizes = memory_by_stage(machine_of(plan.instance), read_strategy(layout.model_dump()))
     parts = {name: size.tolist() for name, size in sizes.items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
-    in_memory = []
+    in_memory: list[charts.StageMemory] = []
     for stage, layers in enumerate(layout.layers_per_stage):
         own = {name: size[stage] for name, size in parts.items() if size[stage] > 0}
-        in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[stage] if recomputed else 0, parts=own))
+        in_memory.append((layers, recomputed[stage] if recomputed else 0, own))
     limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
     yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, layout)}.")
@@ -190,10 +189,9 @@ def capital_by_part(plan: Plan) -> Shown:
     if cost.operation_years:
         running = f"{cost.operation_years:g} years of operation"
         parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
-    limit = charts.Limit(budget, "budget") if budget else None
-    bars = [("capital" if not cost.operation_years else "capital and operation", parts, limit)]
-    dashed = "; the dashed line is the budget" if limit else ""
-    yield charts.Picture(charts.stacked("Cost by part", bars, shades, money), f"Money by part{dashed}.")
+    name = "capital and operation" if cost.operation_years else "capital"
+    svg = charts.stacked("Cost by part", [(name, parts, (budget, "budget") if budget else None)], shades, money)
+    yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
 
 
 def power_by_site(plan: Plan) -> Shown:
@@ -201,7 +199,7 @@ def power_by_site(plan: Plan) -> Shown:
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
-    limit = charts.Limit(most, "limit") if most else None
+    limit = (most, "limit") if most else None
     parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
@@ -217,9 +215,9 @@ def money_against_days(plan: Plan) -> Shown:
         return
     own = next((point for point in curve.points if point.asked), curve.points[-1])
     lines = curve_lines(curve)
-    corners = [corner for line in lines for corner in line.points]
-    if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in corners):
-        marks = charts.log_marks(min(usd for usd, _ in corners), max(usd for usd, _ in corners))
+    dollars, times = zip(*(corner for line in lines for corner in line.points), strict=True)
+    if len(curve.points) > 1 and min(*dollars, *times) > 0:
+        marks = charts.log_marks(min(dollars), max(dollars))
         x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
@@ -283,7 +281,7 @@ def scenarios(plan: Plan) -> Shown:
         return
     ids, capacity = [site.id for site in sites.sites], sum(site.facility_mw for site in sites.sites)
     bars = [
-        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, charts.Limit(capacity, "capacity"))
+        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, (capacity, "capacity"))
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
@@ -300,13 +298,10 @@ def model(plan: Plan) -> Shown:
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield charts.Picture(goes, IDEAL)
-    bars = [
-        ("had by the deadline", {"had": choice.flop}, charts.Limit(choice.flop_bound, "proven too much")),
-        ("at full use", {"at full use": choice.ideal.flop}, None),
-    ]
-    shades = {"had": "c0", "at full use": "c5"}
-    alt = "Compute that is had, its bound and the ideal's"
-    yield charts.Picture(charts.stacked(alt, bars, shades, "{:.4g}".format), BOUND)
+    had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
+    bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
+    svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
+    yield charts.Picture(svg, BOUND)
 
 
 PARTS = (
@@ -335,7 +330,6 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
 
 
 def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
-    """Yield the table of an object's own figures, then those of the objects in it."""
     pairs = [(str(key), entry) for key, entry in (enumerate(value) if isinstance(value, list) else value.items())]
     entries = {key: entry for key, entry in pairs if key not in NOT_SHOWN}
     kinds = {tuple(sorted(entry)) if isinstance(entry, dict) else None for _, entry in pairs}
@@ -434,10 +428,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     first = [statement for statement in reported if statement.first]
     # Purchase, sites, price, days and proof of the first screen, in one sentence.
-    own = [
-        fact for fact in first if fact.topic == "verdict" and not fact.instead and fact.kind in ("verdict", "choice")
-    ]
-    texts = [fact.text for fact in sorted(own, key=lambda fact: fact.kind == "verdict")]
+    own = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
+    texts = [fact.text for kind in ("choice", "verdict") for fact in own if fact.kind == kind]
     sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
     rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {

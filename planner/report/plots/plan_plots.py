@@ -43,9 +43,7 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
         left += size
     used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
     axes.axvline(limit, color="black", linestyle="--", label="limit")
-    axes.set_yticks([])
-    axes.set_xlabel("GB on the fullest GPU")
-    axes.set_title(f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
+    axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
     axes.legend(fontsize="small")
     return axes
 

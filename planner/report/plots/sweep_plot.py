@@ -37,33 +37,21 @@ if TYPE_CHECKING:
 TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """An interval of the axis over which a decision is constant."""
-
-    first: float
-    last: float
-    value: str
-
-
-def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
-    """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
+def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, str]]]:
+    """Return the decisions that change along x by their bands: first and last x, and value; rows are by x."""
     lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
     for name in LANES:
         known = [(at, decisions[name]) for at, decisions in decided if decisions.get(name) is not None]
         runs = [(value, [at for at, _ in run]) for value, run in groupby(known, key=lambda point: point[1])]
         if len(runs) > 1:
-            lanes[name] = [Band(xs[0], xs[-1], value) for value, xs in runs]
+            lanes[name] = [(xs[0], xs[-1], value) for value, xs in runs]
     return lanes
 
 
 def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
-    changes = []
-    for before, after in pairwise(rows):
-        at = quantity(x, after.get(x))
-        changes += [f"at {at} {what}" for what in changed_decisions(before, after).values()]
-    return changes
+    changes = ((after.get(x), changed_decisions(before, after).values()) for before, after in pairwise(rows))
+    return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
@@ -90,13 +78,13 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
     xs = [number(row, x) or 0.0 for row in rows]
     edges = edges_of(xs, logarithmic=axes.get_xscale() == "log")
     for lane, bands in enumerate(lanes.values()):
-        left = [edges[xs.index(band.first)] for band in bands]
-        wide = [edges[xs.index(band.last) + 1] - start for band, start in zip(bands, left, strict=True)]
+        left = [edges[xs.index(first)] for first, _, _ in bands]
+        wide = [edges[xs.index(last) + 1] - start for (_, last, _), start in zip(bands, left, strict=True)]
         shades = [TINTS[place % 2] for place in range(len(bands))]
         bars = axes.barh([lane] * len(bands), wide, left=left, color=shades, edgecolor="white", linewidth=0.8)
         for bar in bars:
             bar.sticky_edges.x.clear()  # a margin is left of the first bar too
-        names = axes.bar_label(bars, [band.value for band in bands], label_type="center", fontsize=6.5)
+        names = axes.bar_label(bars, [value for _, _, value in bands], label_type="center", fontsize=6.5)
         texts += zip(bars, names, strict=True)
     return texts
 
@@ -111,13 +99,8 @@ LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
 # Facets in a picture; reasons, each a mark of its own, in a legend; lines of changes below the picture.
 MAX_FACETS, MAX_REASONS, MAX_CHANGES = 12, 3, 6
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
-STYLE = {
-    "font.size": 9.0,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "planner",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+STYLE: dict[str, Any] = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt": "planner"}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +128,7 @@ def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         picture = io.BytesIO()
-        svg = {"Date": None, "Creator": "planner", "Title": name}
-        metadata = svg if form == "svg" else {"Software": "planner"}
+        metadata = {"Date": None, "Creator": "planner", "Title": name} if form == "svg" else {"Software": "planner"}
         figure().savefig(picture, format=form, dpi=150, metadata=metadata)
     return picture.getvalue()
 
@@ -240,10 +222,7 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
         def __call__(self, x: float, pos: int | None = None) -> str:
             return self.name(x) if super().__call__(x, pos) else ""
 
-    if "x" in request.log:
-        main.set_xscale("log")
-    if "y" in request.log:
-        main.set_yscale("log")
+    main.set(**{f"{axis}scale": "log" for axis in request.log})
     for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
         name = partial(tick, path)
         if log:
@@ -345,12 +324,11 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
         value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
         of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
         verdict += f"; {'most' if most else 'least'} {of}: {value}, at {along} {at}"
+    facets = facets_of(rows, request.facet)
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
         verdict=f"{verdict}.",
-        changes=[
-            (facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets_of(rows, request.facet)
-        ],
+        changes=[(facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets],
         svg=svg[svg.index("<svg") :].replace("<svg", described, 1),
         points=PageTable("Every point of the sweep", (*map(label, paths), "status"), cells, ("status",)),
     )

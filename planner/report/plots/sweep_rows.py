@@ -13,20 +13,15 @@ from planner.plan.plan import Figure
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import short
 
-UNITS = {
+UNITS = {unit: unit for unit in ("bytes", "days", "km", "ms", "tokens")} | {
     "usd_per_year": "USD a year",
     "usd": "USD",
     "mw": "MW",
-    "bytes": "bytes",
     "bytes_per_gpu": "bytes a GPU",
     "seconds": "s",
-    "tokens": "tokens",
     "flop": "FLOP",
     "m2": "m²",
-    "km": "km",
     "gbps": "Gb/s",
-    "ms": "ms",
-    "days": "days",
     "watts": "W",
     "kw": "kW",
 }

@@ -169,10 +169,8 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
             yield Statement("figure", "fabric", f"{site}: where the schedule lets sends and rings meet, {take}")
         if (gateway := fabric.wan_gateway) is not None:
             ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
-            text = (
-                f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
-            )
-            yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
+            takes = f"{counted(gateway.switches, 'switch')}, {ports}, {money(gateway.cost_usd)}"
+            yield Statement("choice", "fabric", f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {takes}")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:

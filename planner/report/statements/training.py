@@ -84,8 +84,7 @@ def pools(plan: Plan, shared: PoolsPlan) -> Iterator[Statement]:
             continue
         waits = shared.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
-        text = f"{share}; {step_of}; {_degrees(plan, own)}; {recomputes(plan, own)}"
-        yield Statement("choice", "pools", text, True)
+        yield Statement("choice", "pools", f"{share}; {step_of}; {_degrees(plan, own)}; {recomputes(plan, own)}", True)
         for statement in layout(plan, own, first=False):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}")
 
@@ -173,8 +172,8 @@ def _both(steps: float, on_calendar: float) -> str:
 
 
 def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
-    text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
-    yield Statement("figure", "days", text, True)
+    both = _both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)
+    yield Statement("figure", "days", f"{both}.", True)
     recovery = reliability.recovery
     every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({words(recovery)})"
     inputs = plan.instance.reliability
@@ -187,26 +186,23 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
         causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
     stop = f"A stop costs {duration(reliability.restart_seconds)} and the lost work"
     yield Statement("figure", "days", f"{stop}. By cause{rates}: {', '.join(causes)}.")
-    copies = ""
-    if reliability.recovery == "elastic" and layout.zero_stage > 0:
-        copies = "; each step ends with a copy of the sharded state to memory of neighbours"
+    copied = recovery == "elastic" and layout.zero_stage > 0
+    copies = "; each step ends with a copy of the sharded state to memory of neighbours" if copied else ""
     size = storage(reliability.checkpoint_bytes)
     target = "storage" if reliability.checkpoint_target == "storage" else "memory of neighbours"
-    if reliability.checkpoint_interval_seconds is None:
-        text = f"No checkpoint is written behind the first ({size}){copies}."
-    else:
-        between, written = reliability.checkpoint_interval_seconds, reliability.checkpoint_write_seconds
-        often = f"every {duration(between)}, written in {duration(written)}"
-        text = f"A checkpoint of {size} to {target} {often}{copies}."
-    yield Statement("choice", "days", text)
+    text = f"No checkpoint is written behind the first ({size})"
+    if (between := reliability.checkpoint_interval_seconds) is not None:
+        often = f"every {duration(between)}, written in {duration(reliability.checkpoint_write_seconds)}"
+        text = f"A checkpoint of {size} to {target} {often}"
+    yield Statement("choice", "days", f"{text}{copies}.")
     sites = [f"{count:,} at {site}" for site, count in sorted(reliability.spare_racks_by_site.items()) if count]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
     spare = reliability.spare_gpus_per_rack
     gpus = f"{counted(spare, 'spare GPU')} in a rack" if spare else "no spare GPUs"
     enough = f"enough racks are fit {short_percent(reliability.enough_racks_share)} of the time"
-    if reliability.recovery == "elastic":
-        replicas = counted(layout.data_parallel, "replica")
-        enough = f"of {replicas} {reliability.replicas_short:,.3g} are short of racks on average"
+    if recovery == "elastic":
+        short_of_racks = f"{reliability.replicas_short:,.3g} are short of racks on average"
+        enough = f"of {counted(layout.data_parallel, 'replica')} {short_of_racks}"
     yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.")
     if reliability.extrapolated and isinstance(inputs, Reliability):
         power = 1 + inputs.scale_exponent

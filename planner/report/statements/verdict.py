@@ -199,13 +199,11 @@ def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
         worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
         yield Statement("choice", "verdict", text, worth, instead=True)
     if simplest is not None:
-        stages = len(set(simplest.layers_per_stage))
-        even = "" if len(simplest.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
-        layers = simplest.recomputed_layers
+        stages, layers = simplest.layers_per_stage, simplest.recomputed_layers
+        even = "" if len(stages) == 1 else ", even stages" if len(set(stages)) == 1 else ", uneven stages"
         recompute = f"{counted(layers, 'layer')} recomputed" if layers else "no recompute"
-        slower = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days)"
-        sure = "inside the error of the prediction, no dearer"
-        text = f"Simpler: {simplest.layout}{even}, {recompute}: {slower}, {sure}."
+        loss = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days), inside the error of the prediction"
+        text = f"Simpler: {simplest.layout}{even}, {recompute}: {loss}, no dearer."
         yield Statement("choice", "verdict", text, True, instead=True)
     if freed is not None:
         faster = f"{percent(freed.faster)} faster"
@@ -297,8 +295,8 @@ def _end(plan: Plan) -> str:
 
 def _joined(plan: Plan) -> str:
     """Write how many racks a site's pinned leaf, or its one or two tiers of switches, joins."""
-    network, pins, placed = plan.instance.network, plan.instance.pins, plan.placement
-    if network is None or plan.fabric is None or placed is None:
+    network, pins = plan.instance.network, plan.instance.pins
+    if network is None or plan.fabric is None or plan.placement is None:
         return ""
     site = next(iter(plan.fabric.sites.values()))
     most = _most_joined(plan)
@@ -366,12 +364,10 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
     work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
     spares = f", {spare:,} more are spares" if spare else ""
-    share = short_percent((idle - spare) / bought)
-    text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
+    text = f"{idle - spare:,} of {bought:,} GPUs ({short_percent((idle - spare) / bought)}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
         # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
-        tensor, context, _ = layout.degrees
-        why = f"TP {tensor} x CP {context} uses {work}"
+        why = f"TP {layout.degrees[0]} x CP {layout.degrees[1]} uses {work}"
         text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
     yield Statement("warning", "layout", text, True)
 
@@ -416,7 +412,7 @@ def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
         yield Statement("figure", "money", f"A year of operation: {running}")
 
 
-def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
+def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
     price = run.usd_per_million_tokens
     each = f"{money(price) if price >= 1e4 else f'${price:,.4g}'} a million tokens"

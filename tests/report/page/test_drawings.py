@@ -12,7 +12,7 @@ from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan
-from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
+from planner.report.page.charts import HIGH, WIDTH, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, labels, plan_map
 from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, where
 
@@ -92,7 +92,7 @@ def test_pools_have_a_schedule_each() -> None:
 
 def test_memory_of_stages_is_to_scale_and_merged() -> None:
     """Equal neighbours are one bar, each part is as high as its bytes, and recomputed layers are named."""
-    one, two = StageMemory(4, 2, {"state": 30.0, "logits": 10.0}), StageMemory(3, 0, {"state": 50.0})
+    one, two = (4, 2, {"state": 30.0, "logits": 10.0}), (3, 0, {"state": 50.0})
     found = [
         (float(h), float(w), c, t) for _, _, w, h, c, t in RECT.findall(stages([one] * 4000 + [two] * 1000, 100.0))
     ]

@@ -7,7 +7,7 @@ from each_case import each
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.sweep_plot import Band, PlotRequest, best_rows, changes_of, edges_of, lanes_of
+from planner.report.plots.sweep_plot import PlotRequest, best_rows, changes_of, edges_of, lanes_of
 from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short, why_none
 
 
@@ -28,7 +28,7 @@ def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
     rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
     lanes = lanes_of(rows, X)
     assert set(lanes) == {"sites", "layout", "fabric"}
-    assert lanes["fabric"] == [Band(40e9, 80e9, "2 tiers, 4 planes"), Band(90e9, 200e9, "3 tiers, 4 planes")]
+    assert lanes["fabric"] == [(40e9, 80e9, "2 tiers, 4 planes"), (90e9, 200e9, "3 tiers, 4 planes")]
 
 
 def test_sites_that_swap() -> None:
