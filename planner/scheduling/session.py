@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.checks.placement import check_placement, expected_groups
-from planner.cluster import Figure, Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
+from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
@@ -327,9 +327,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
         raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
     (design,) = physics.wired.values()
     size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
-    seen: dict[int, int] = {}
-    first: dict[int, int] = {}
-    places = {}
+    seen, first, places = dict[int, int](), dict[int, int](), dict[str, int]()
     for leaf in cluster.leaves:
         pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
         at = seen[pod] = seen.get(pod, -1) + 1
@@ -378,10 +376,10 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
         values = [counts["groups_split"], counts["extra_pieces"], *crossing]
         # Beside the first level nothing is proven of these, as they are not what was minimized.
-        bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+        rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
         figures = tuple(
-            Figure(name=figure.name, value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
-            for figure, value, own in zip(first.figures[: len(values)], values, bounds, strict=True)
+            figure.replaced(value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
+            for figure, value, own in rows
         )
         whole = first.replaced(nodes=nodes, **counts, figures=figures)
         timed.append((clock.seconds(clock.crossings(job, nodes)), whole))

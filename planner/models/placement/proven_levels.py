@@ -77,26 +77,6 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
         flows.require(f"follow_leaves[{pod},{units}]", sources[units] + sum(coming[units]) == led)
 
 
-def place_split_groups(flows: JobPlacementModel) -> None:
-    """Require every group that is not whole to be in a chain, or shares of it in several; each hole is in one."""
-    for k in range(len(flows.q.kinds)):
-        inside = sum(members[k] for members in flows.members)
-        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
-    for (pod, hole), rest in flows.rest.items():
-        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
-
-
-def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
-    """Count a leaf as idle only where it is wholly free and neither groups nor chains take of it."""
-    for pod, leaves in flows.pods.items():
-        wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
-        for units, count in sorted(wholly.items()):
-            if units:
-                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
-                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
-
-
 def levels(flows: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
     problem = flows.q
@@ -303,8 +283,20 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
         flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
     if by_pod and problem.tiers and len(problem.pods) > 1:
         pool_shares(flows, max_split)
-    place_split_groups(flows)
-    leave_idle_leaves_alone(flows)
+    # Every group that is not whole is in a chain, or shares of it in several; each hole is in one.
+    for k in kinds:
+        inside = sum(members[k] for members in flows.members)
+        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
+    for (pod, hole), rest in flows.rest.items():
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
+    # A leaf is idle only where it is wholly free and neither groups nor chains take of it.
+    for pod, leaves in own.items():
+        wholly = Counter(problem.leaves[i].free for i in leaves if problem.leaves[i].free == problem.leaves[i].size)
+        for units, count in sorted(wholly.items()):
+            if units:
+                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
+                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
+                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
     return flows
 
 

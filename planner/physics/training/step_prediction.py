@@ -134,7 +134,7 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
     """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
-    hidden = (v > 1) * float(x.machine.software.hides("sends")) * send
+    hidden = (v > 1) * float("sends" in x.machine.software.overlaps) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
@@ -229,7 +229,7 @@ def between_sites_seconds(
 
 def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
     """Count the sends of a step that meet rings by the schedule; none where either stays inside a rack."""
-    overlaps = {f"{part}_overlap": x.machine.software.hides(part) for part in ("gradients", "sends")}
+    overlaps = {f"{part}_overlap": part in x.machine.software.overlaps for part in ("gradients", "sends")}
     counts = (pipeline, virtual_stages, micro_batches)
     met = schedule.sends_beside_rings(x.order, *counts, zero_stage=x.zero_stage, **overlaps)
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
