@@ -529,9 +529,7 @@ class Workload(Sourced):
     def _without_unset_rules(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out rules that are not asked for, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
-        if data.get("framework_rules") is None:
-            data.pop("framework_rules", None)
-        return data
+        return {key: value for key, value in data.items() if key != "framework_rules" or value is not None}
 
     @property
     def rules(self) -> FrameworkRules:

@@ -210,8 +210,7 @@ def defragment(
     if outcome.solution is not None:
         targets = _targets(cluster, pieces, outcome.solution.at_end)
         steps = changes.in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
-    moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
-    if outcome.solution is not None:
+        moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
         outcome = changed(
             outcome,

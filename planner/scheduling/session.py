@@ -238,15 +238,13 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
-    # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
-    # bound.
+    # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
     order = tuple(cluster.known(nodes))
     groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
     counts = placing.counted_on(cluster, groups, order)
     as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
     what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
-    certificate = as_it_runs.certificate(**what)
-    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": certificate}
+    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": as_it_runs.certificate(**what)}
     return Placement(job=name, nodes=order, **counts, **own)
 
 

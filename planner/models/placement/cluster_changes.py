@@ -300,8 +300,7 @@ def in_order(
 ) -> list[Step] | None:
     """Return moves in an order in which each finds its nodes free; None where no such order was found.
 
-    Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all that is left to do waits for other moves,
-    the smallest piece that fits elsewhere makes a detour.
+    Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """
     free = [leaf.free for leaf in leaves]
     at = [leaf for leaf, _ in pieces]

@@ -11,10 +11,7 @@ Counts = list[int]
 
 
 def greedy(problem: PlacementProblem) -> Packing:
-    """Return a packing of a job that fits: without a split group where best fit has one, or else with few.
-
-    The roomiest pods are filled until the rest fits one, which is then the fullest of these.
-    """
+    """Pack a job that fits, the roomiest pods first and the rest in the fullest that takes it; split none, or few."""
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))

@@ -98,8 +98,7 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
-    # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
-    # boundary.
+    # Every pod in use and every group across pods is a run of some line; a line not within a pod has a boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
     # Of each pod the groups within it: whole ones, and split ones that are local to it.
     inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
@@ -344,10 +343,7 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
-    """Yield the pieces of a chain's groups in its holes, each of a leaf and its units.
-
-    Each group goes on where the last one stopped, so that a groups over b holes make a + b - 1 pieces at most.
-    """
+    """Yield a chain's groups by kind with their pieces in its holes: each goes on where the last one stopped."""
     leaf, free, further = 0, 0, iter(holes)
     for k in sorted(items.elements()):
         pieces, left = list[Piece](), sizes[k]
@@ -536,8 +532,7 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
     """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one."""
-    # A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the
-    # incumbent.
+    # A run that failed proves nothing. Nor does an infeasible one that excluded none: its rows admit the incumbent.
     if outcome.stop is Stop.FAILED:
         return 0
     if outcome.infeasible:

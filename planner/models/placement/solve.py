@@ -161,8 +161,7 @@ def rank(
 ) -> tuple[str, ...]:
     """Return a job's nodes by rank: groups get theirs in an order, of the free `units` of each leaf in their order.
 
-    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
-    they can.
+    With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
     queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
