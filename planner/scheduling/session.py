@@ -44,8 +44,7 @@ ORDERS = ("any", "name")
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
     """Return how hard to search, with the limit that a call has unless given."""
-    limit = DEFAULT_SECONDS if time_limit is None else time_limit
-    return Options(time_limit=limit, seed=seed, threads=threads)
+    return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 class Cluster(placing.LeafMap):

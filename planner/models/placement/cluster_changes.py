@@ -201,8 +201,7 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
         most = (block.free + sum(block.owned.values())) // problem.segment
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
-        there = problem.segment * units[block.leaf][-1] <= block.free + returned
-        model.add(there).with_name(f"return_nodes[{index}]")
+        model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
     whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
     for leaf, segments in units.items():
         here = []

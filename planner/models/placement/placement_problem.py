@@ -117,8 +117,7 @@ def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
     pods = [{problem.leaves[i].pod for i, _ in pieces} for _, pieces in packing.split]
     within.update(min(own) for own in pods if len(own) == 1)
     across = sum(len(own) > 1 for own in pods)
-    last = boundaries(problem, +within, across), part_free(problem, used(problem, packing))
-    return (weight, extra, *crossing, *last)
+    return (weight, extra, *crossing, boundaries(problem, +within, across), part_free(problem, used(problem, packing)))
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
@@ -243,9 +242,8 @@ class Progress(Generic[Incumbent]):
 
     def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
         """Return how the search ended, with a solution: proven where the first levels, as searched, are at bounds."""
-        unproven = Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
         return Outcome(
-            stop=Stop.PROVED if self.proven(searched - 1) else unproven,
+            stop=Stop.PROVED if self.proven(searched - 1) else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
             solution=solution,
             objective=float(self.values[0]),
             bound=float(self.bounds[0]),
@@ -266,8 +264,7 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
             by_switch[leaf.path[tier]] += leaf.free
     crossing = [min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier]
     across = crossing[0] if crossing else 0
-    last = min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole)
-    return (weight, extra, *crossing, *last)
+    return (weight, extra, *crossing, min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole))
 
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:

@@ -131,8 +131,7 @@ class SwitchShares:
     switch: int  # of the tier; -1: the root
     below: tuple[int, ...]  # pods of the lowest tier, else switches
     first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
-    # By units together before, and units of the share.
-    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (units before, units of the share)
     whole: dict[int, cp_model.IntVar] = field(default_factory=dict)  # groups by kind
     sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
 
@@ -196,8 +195,7 @@ def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], val
         sent: dict[int, list[Share]] = {}
         for pool in (pool for pool in flows.pools if pool.tier == tier):
             sent[pool.switch] = []
-            below = [share for at in pool.below for share in at_hand[at]]
-            for kind, share in _joined(flows.q, pool, below, values):
+            for kind, share in _joined(flows.q, pool, [share for at in pool.below for share in at_hand[at]], values):
                 if kind is None:
                     sent[pool.switch].append(share)
                 else:
@@ -284,8 +282,7 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
         pool_shares(flows, max_split)
     # Every group that is not whole is in a chain, or shares of it in several; each hole is in one.
     for k in kinds:
-        inside = sum(members[k] for members in flows.members)
-        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
+        flows.require(f"place_split_groups[{k}]", sum(members[k] for members in flows.members) == flows.split(k))
     for (pod, hole), rest in flows.rest.items():
         flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
     # A leaf is idle only where it is wholly free and neither groups nor chains take of it.
@@ -442,10 +439,8 @@ def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[t
 
 
 MAX_VARIABLES = 60_000  # Writing a larger model down takes seconds by itself.
-# To write a variable with its share of the rows, so that little time is not spent on that alone.
-SECONDS_PER_VARIABLE = 2e-5
-# The same and the relaxation of flows by pod, which no time limit stops half-way.
-SECONDS_PER_FLOW_VARIABLE = 2e-4
+SECONDS_PER_VARIABLE = 2e-5  # To write one with its rows, so that little time is not spent on that alone.
+SECONDS_PER_FLOW_VARIABLE = 2e-4  # The same and the relaxation of flows by pod, which no time limit stops half-way.
 ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
