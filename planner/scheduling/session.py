@@ -224,8 +224,7 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
             raise InputError(f"{file}: holds no running jobs; {needs}")
         else:
             for job in read_running(file):
-                placed = own_placement(cluster, job.name, job.nodes)
-                running.append(Running(placement=placed, priority=job.priority))
+                running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
     owner: dict[str, str] = {}
     for placed in (run.placement for run in running):
         for node in cluster.known(placed.nodes):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf, Progress, count_to_reach
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Progress, count_to_reach
 from planner.models.placement.solve import solver_affordable
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
@@ -294,9 +294,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     return outcome.with_solution(Freed(freed, at_end))
 
 
-def in_order(
-    leaves: Sequence[LeafLoad], pieces: Sequence[tuple[int, int]], targets: dict[int, int]
-) -> list[Step] | None:
+def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
     """Return moves in an order in which each finds its nodes free; None where no such order was found.
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.

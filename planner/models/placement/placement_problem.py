@@ -18,6 +18,7 @@ from planner.solvers.signals import Deadline
 
 Answer = TypeVar("Answer")
 Piece = tuple[int, int]  # (leaf, units)
+WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +91,17 @@ class PlacementProblem:
 class Packing:
     """Whole groups by (leaf, kind), and split groups with their pieces in ring order."""
 
-    whole: Counter[tuple[int, int]] = field(default_factory=Counter)
+    whole: WholeGroups = field(default_factory=Counter)
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
 def names(problem: PlacementProblem) -> tuple[str, ...]:
     """Name the levels of the objective in their order, each minimal given those before it."""
-    crossing = ["groups across pods"]
-    crossing += [f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)]
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, problem.tiers + 2))]
     weighted = {kind.weight for kind in problem.kinds} != {1}
     first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
-    order = "along the pipeline" if problem.follows else "in the best order"
-    last = (f"boundaries across pods {order}", "leaves left part-free")
-    return (first, "extra pieces", *crossing[: problem.tiers], *last)
+    order = "boundaries across pods " + ("along the pipeline" if problem.follows else "in the best order")
+    return (first, "extra pieces", *crossing[: problem.tiers], order, "leaves left part-free")
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
