@@ -509,8 +509,7 @@ def numbering(job: Job, level: int) -> tuple[str, ...]:
     """
     within, above = ([level.axis for level in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
     axes = [axis for axis in job.mesh or {} if axis not in within and axis not in above]
-    rest = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
-    return (*rest, *reversed(above))
+    return (*sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis))), *reversed(above))
 
 
 def line(job: Job, level: int) -> int:

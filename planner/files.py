@@ -31,8 +31,7 @@ def read_text(path: Path, remedy: str = "give a text file") -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        wide = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-        problem = "it is UTF-16, save it as UTF-8" if wide else error
+        problem = "it is UTF-16, save it as UTF-8" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else error
         raise InputError(f"{path}: cannot be read as UTF-8 text ({problem}); {remedy}") from None
     if "\0" in text:
         problem = f"byte 0 at character {text.index(chr(0)) + 1}: it is binary or UTF-16"
@@ -162,8 +161,7 @@ def require_writable(*outputs: Path | None) -> None:
             if target.is_dir():
                 raise InputError(f"{output}: is a folder; name a file in it")
             if not _is_device(target):
-                # Only a trial shows a read-only disk or a name that is too long.
-                temporary_name(target).touch()
+                temporary_name(target).touch()  # only a trial shows a read-only disk or a name that is too long
             elif not os.access(target, os.W_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES))
         except OSError as error:

@@ -237,7 +237,7 @@ class StepTimeBound(ColumnTimes):
         spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
         p, v, m, d, send, layer = spread
         zero = self.zero_stage or 0
-        overlap = np.where(v > 1, float(machine.software.hides("sends")), 0.0)
+        overlap = np.where(v > 1, float("sends" in machine.software.overlaps), 0.0)
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:

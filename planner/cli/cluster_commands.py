@@ -176,10 +176,9 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
 
 def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
-    searched = placement.certificate.minimizes
     levels = ", ".join(
         f"{one.value} {' '.join(SINGULAR.get(x, x) if one.value == 1 else x for x in one.name.split())} "
-        f"({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
+        f"({'bound' if one.name in placement.certificate.minimizes else 'not searched, at least'} {one.bound})"
         for one in placement.figures
     )
     if placement.step_seconds is not None:

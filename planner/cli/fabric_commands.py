@@ -54,8 +54,7 @@ class FabricOptions:
     budget: Annotated[float | None, Option(help="Most that the fabric may cost, in dollars.")] = None
 
 
-# Where a file says what an option asks for.
-KEYS = {
+KEYS = {  # where a file says what an option asks for
     "--hosts": "hardware.racks",
     "--gpus-per-host": "hardware.rack.gpus",
     "--nic-gbps": "hardware.nic_bytes_per_second",
@@ -271,8 +270,7 @@ def pareto(
     if not rows and late:
         print("no fabric was proven in the time given; give more", file=sys.stderr)
     elif not rows:
-        given_rules = rules_given(plan.instance, sizes)
-        print(f"no fabric carries the plan's traffic\ngiven: {given_rules}", file=sys.stderr)
+        print(f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}", file=sys.stderr)
     if as_json:
         print(json.dumps(records(rows), indent=1))
     elif rows:

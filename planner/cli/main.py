@@ -16,8 +16,7 @@ from planner.cli.console import ExitCode, number_due, watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
 
-# Shown below the options of `planner --help`.
-EXIT_CODES = (
+EXIT_CODES = (  # shown below the options of `planner --help`
     "Exit status: 0 done (proven, or within --gap or --epsilon); 1 a rule is broken (check), cables differ (fabric "
     "check), or an internal error; 2 bad usage or bad input; 3 proven infeasible; 4 not proven, as a limit was reached "
     "or the search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
@@ -51,8 +50,7 @@ app = Typer(
     no_args_is_help=True,
     epilog=EXIT_CODES,
 )
-# In the order in which `planner --help` lists them.
-COMMANDS: tuple[Callable[..., None], ...] = (
+COMMANDS: tuple[Callable[..., None], ...] = (  # in the order in which `planner --help` lists them
     *(plan_commands.solve, plan_commands.frontier, plan_commands.layouts, plan_commands.evaluate),
     *(plan_commands.explain, plan_commands.check, plan_commands.show, plan_commands.schema),
     *(cluster_commands.place, fabric_commands.simulate, sweep_commands.limits, sweep_commands.plot),

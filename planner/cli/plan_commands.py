@@ -82,8 +82,7 @@ def solve(
                     why = "a signal ended the search before it" if interrupted() else "the time limit came first"
                 if why is None:
                     left, seed, threads = deadline.limit, search.seed, search.threads
-                    events = watch.event
-                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=events)
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event)
                     plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
                 if not as_json:

@@ -259,8 +259,7 @@ def limits(
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
         write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
-    proven = all(point.status in ("optimal", "infeasible") for point in series)
-    raise Exit(ExitCode.DONE if proven else ExitCode.LIMIT)
+    raise Exit(ExitCode.DONE if all(point.status in ("optimal", "infeasible") for point in series) else ExitCode.LIMIT)
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:

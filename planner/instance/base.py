@@ -136,8 +136,7 @@ def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str,
 def out_of_range(instance: BaseModel) -> Iterator[str]:
     """Name the numbers of an instance that are out of the range of their key."""
     for path, key, value in figures(instance):
-        # What a mapping holds by name has the unit of the whole.
-        last = key.replace(".*", "").rpartition(".")[2]
+        last = key.replace(".*", "").rpartition(".")[2]  # what a mapping holds by name has the unit of the whole
         low, high = range_of(last, whole=isinstance(value, int))
         if value and not low <= abs(value) <= high:
             shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"

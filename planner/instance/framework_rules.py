@@ -70,8 +70,7 @@ _TORCHTITAN = FrameworkRules(
     experts_over_tensors=True,  # parallel_dims.py
     tensor_2d=False,
 )
-# By the first words of a framework's name, the longer before the shorter.
-_BY_NAME = {
+_BY_NAME = {  # by the first words of a framework's name, the longer before the shorter
     "megatron-deepspeed": _DEEPSPEED,
     "megatron": MEGATRON,
     "nemo": MEGATRON,

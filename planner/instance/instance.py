@@ -134,5 +134,4 @@ class FabricInstance(Instance):
 def instance_sha256(instance: Instance | Mapping[str, Any]) -> str:
     """Return the SHA-256 of an instance's JSON with sorted keys and no spaces; of data as they are."""
     data = instance.model_dump(mode="json") if isinstance(instance, Instance) else instance
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -23,10 +23,9 @@ NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
 MOST_LINES = 100  # of a message
 ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
-# Placeholders for wrong values, so that the rest of a file can be checked in the same reading.
 Schema = dict[str, Any]
 ADDED_KEYS = ("like", "$schema")  # of a JSON Schema, that its type has no field for
-PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
+PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}  # in place of wrong values
 NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
 NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
 NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
@@ -112,7 +111,14 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         if other and any(own[: len(path)] == path for own in meant):
             continue
         if fault["type"] == "extra_forbidden":
-            yield path, f"unknown key; {_key_hint(fault['loc'], model)}"
+            *parents, key = fault["loc"]
+            root = schema_of(model)
+            forms = list(_forms(root, root))
+            for part in parents:
+                forms = _forms_inside(forms, part, root) or forms  # a step of validation's own leads nowhere
+            keys: Schema = next((form["properties"] for form in forms if "properties" in form), {})
+            known = sorted(own for own in keys if own not in ADDED_KEYS)
+            yield path, f"unknown key; {hint(str(key), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
             yield path, "is missing; add it"
         else:
@@ -136,16 +142,6 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
             continue
         found.append(part)
     return tuple(found)
-
-
-def _key_hint(location: Location, model: type[BaseModel]) -> str:
-    root = schema_of(model)
-    forms = list(_forms(root, root))
-    for part in location[:-1]:
-        forms = _forms_inside(forms, part, root) or forms  # a step of validation's own leads nowhere
-    keys: Schema = next((form["properties"] for form in forms if "properties" in form), {})
-    known = sorted(key for key in keys if key not in ADDED_KEYS)
-    return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
 def dotted(location: Iterable[int | str]) -> str:

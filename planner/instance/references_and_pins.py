@@ -71,8 +71,7 @@ MOST_PLACES = 2_000  # nodes that may hold a site
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
 ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
-# Short names of the trade; they are read with and without `layout.` before them.
-ALIASES = {
+ALIASES = {  # short names of the trade, read with and without `layout.` before them
     "tp": "tensor_parallel",
     "cp": "context_parallel",
     "ep": "expert_parallel",

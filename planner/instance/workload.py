@@ -478,10 +478,6 @@ class Software(Sourced):
         before |= {"fused_gradient_sums": True}
         return {key: value for key, value in data.items() if key not in before or getattr(self, key) != before[key]}
 
-    def hides(self, exchange: Overlap) -> bool:
-        """Return whether an exchange overlaps compute."""
-        return exchange in self.overlaps
-
     @property
     def dispatch_seconds(self) -> float:
         """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
@@ -491,10 +487,6 @@ class Software(Sourced):
     def host_seconds(self) -> float:
         """Seconds of a micro-batch that the host keeps GPUs waiting: none where whole iterations are CUDA graphs."""
         return 0.0 if self.cuda_graphs == "whole" else self.microbatch_seconds
-
-    def has(self, parallelism: Parallelism) -> bool:
-        """Return whether it has a way to divide a step."""
-        return parallelism in self.parallelism
 
     def zero_stages_under(self, stages: int) -> list[Zero]:
         """List the ZeRO stages that the framework supports for a pipeline of `stages` stages, ascending."""
@@ -537,9 +529,7 @@ class Workload(Sourced):
     def _without_unset_rules(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out rules that are not asked for, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
-        if data.get("framework_rules") is None:
-            data.pop("framework_rules", None)
-        return data
+        return {key: value for key, value in data.items() if key != "framework_rules" or value is not None}
 
     @property
     def rules(self) -> FrameworkRules:

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["instance", "question", "plan", "job", "placement", "prediction", "schema", "model"]
-# A kind, and keys that together no other kind has.
-MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (  # a kind, and keys that together no other kind has
     ("plan", ("planner_version", "instance")),
     ("instance", ("workload", "hardware")),
     ("question", ("network", "hardware")),
@@ -34,8 +33,7 @@ NAMES: dict[Kind, str] = {
     "model": "a Hugging Face config.json",
     "job": "a job",
 }
-# What to do with a file of a kind, by the kind that is due.
-REMEDIES: dict[tuple[Kind, Kind], str] = {
+REMEDIES: dict[tuple[Kind, Kind], str] = {  # what to do with a file of a kind, by the kind that is due
     ("instance", "plan"): "make a plan of it: `planner solve {file} -o plan.json`",
     ("question", "plan"): "make a plan of it: `planner fabric design {file} -o plan.json`",
     ("instance", "job"): "plan it first: `planner solve {file} -o plan.json`; the plan is a job",

@@ -58,8 +58,7 @@ class LayoutMetrics(Frozen):
         return self.memory_bytes_per_gpu <= self.memory_limit_bytes
 
 
-# Parts of a step in words by the row that they belong to, in the order of the rows.
-STEP_PARTS = {
+STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
     "compute": {
         "gemm": "matrix products",
         "attention": "attention",

@@ -107,7 +107,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
-    pairs: dict[str, tuple[Any, Any]] = {name: (theirs.hides(name), ours.hides(name)) for name in overlaps}
+    pairs: dict[str, tuple[Any, Any]] = {name: (name in theirs.overlaps, name in ours.overlaps) for name in overlaps}
     pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
     # Recomputed modules are the layout's.
     pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"}
@@ -153,12 +153,12 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
     """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
     machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    interleaved = framework != "deepspeed" and machine.software.has("interleaved")
+    interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
     if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
-    if machine.model.experts is not None and machine.software.has("expert"):
+    if machine.model.experts is not None and "expert" in machine.software.parallelism:
         count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({even} if framework == "deepspeed" else {even, split})

@@ -61,20 +61,17 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         else:
             what = f"{part.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
-    waiting = tuple(job.name for i, job in enumerate(jobs) if i not in admitted)
-    waits = {"waiting": waiting, "reasons": tuple(reasons)}
+    waits = {"waiting": tuple(job.name for i, job in enumerate(jobs) if i not in admitted), "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {placing.rules_of(jobs[0])}"
     if not admitted:
         certificate = placing.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
-    weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(
         Kind(kind.size, kind.count, weight)
-        for i, of in zip(admitted, weights, strict=True)
+        for i, of in zip(admitted, _weights([jobs[i] for i in admitted]), strict=True)
         for kind, weight in zip(own[i].kinds, of, strict=True)
     )
-    groups = sum(kind.count for kind in kinds)
-    together = PlacementProblem(leaves=leaves, kinds=kinds, line=groups, follows=False)
+    together = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
     if solution is None:
@@ -210,8 +207,7 @@ def defragment(
     if outcome.solution is not None:
         targets = _targets(cluster, pieces, outcome.solution.at_end)
         steps = changes.in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
-    moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
-    if outcome.solution is not None:
+        moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
         outcome = changed(
             outcome,

@@ -104,12 +104,7 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 
 
 def placement(
-    cluster: LeafMap,
-    job: Job,
-    counted: Counted,
-    outcome: Outcome[Solution],
-    seed: int,
-    free: Sequence[int] | None = None,
+    cluster: LeafMap, job: Job, counted: Counted, outcome: Outcome[Solution], seed: int, free: Sequence[int] = ()
 ) -> Placement:
     """Return the placement of an outcome by its nodes' names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
@@ -124,10 +119,10 @@ def placement(
     order = slots(job) if level is None else blocks(job, level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
     searched = _figures(job, counted, solution)
-    rest = [] if level is None or free is None else levels_above(cluster, job, level, nodes, free)
+    rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
-    closed = split_at_least(job, free) if free is not None and level is not None else solution.min_split
+    closed = split_at_least(job, free) if free and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
     return placed_on(
         cluster,

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.checks.placement import check_placement, expected_groups
-from planner.cluster import Figure, Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
+from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
@@ -44,8 +44,7 @@ ORDERS = ("any", "name")
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
     """Return how hard to search, with the limit that a call has unless given."""
-    limit = DEFAULT_SECONDS if time_limit is None else time_limit
-    return Options(time_limit=limit, seed=seed, threads=threads)
+    return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 class Cluster(placing.LeafMap):
@@ -225,8 +224,7 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
             raise InputError(f"{file}: holds no running jobs; {needs}")
         else:
             for job in read_running(file):
-                placed = own_placement(cluster, job.name, job.nodes)
-                running.append(Running(placement=placed, priority=job.priority))
+                running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
     owner: dict[str, str] = {}
     for placed in (run.placement for run in running):
         for node in cluster.known(placed.nodes):
@@ -238,15 +236,13 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
-    # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
-    # bound.
+    # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
     order = tuple(cluster.known(nodes))
     groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
     counts = placing.counted_on(cluster, groups, order)
     as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
     what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
-    certificate = as_it_runs.certificate(**what)
-    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": certificate}
+    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": as_it_runs.certificate(**what)}
     return Placement(job=name, nodes=order, **counts, **own)
 
 
@@ -327,9 +323,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
         raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
     (design,) = physics.wired.values()
     size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
-    seen: dict[int, int] = {}
-    first: dict[int, int] = {}
-    places = {}
+    seen, first, places = dict[int, int](), dict[int, int](), dict[str, int]()
     for leaf in cluster.leaves:
         pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
         at = seen[pod] = seen.get(pod, -1) + 1
@@ -378,10 +372,10 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
         values = [counts["groups_split"], counts["extra_pieces"], *crossing]
         # Beside the first level nothing is proven of these, as they are not what was minimized.
-        bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+        rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
         figures = tuple(
-            Figure(name=figure.name, value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
-            for figure, value, own in zip(first.figures[: len(values)], values, bounds, strict=True)
+            figure.replaced(value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
+            for figure, value, own in rows
         )
         whole = first.replaced(nodes=nodes, **counts, figures=figures)
         timed.append((clock.seconds(clock.crossings(job, nodes)), whole))

@@ -123,7 +123,7 @@ class JointProblem:
 
     def has(self, parallelism: Parallelism) -> bool:
         """Return whether the framework has a way to divide a step."""
-        return self.machine.software.has(parallelism)
+        return parallelism in self.machine.software.parallelism
 
     def pin(self, name: str) -> Any:
         """Return the pinned value of a choice of the layout, or None where it is free."""
@@ -191,7 +191,7 @@ def _refuse_pins(problem: JointProblem) -> None:
 
 def _missing(software: Software, name: str, wanted: Any) -> str:
     """Name the feature that a choice of the layout needs and the framework lacks, with the remedy; empty if none."""
-    if name in NEEDS and not software.has(NEEDS[name]):
+    if name in NEEDS and NEEDS[name] not in software.parallelism:
         return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
     if name == "zero_stage" and wanted in software.zero_stages:
         alone = "pin layout.pipeline_parallel to 1"
@@ -211,7 +211,7 @@ def _refuse_stages(problem: JointProblem) -> None:
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
     path, software = "pins['layout.layers_per_stage']", problem.machine.software
     if layers is not None:
-        if len(layers) > 1 and not software.has("pipeline"):
+        if len(layers) > 1 and "pipeline" not in software.parallelism:
             why = _missing(software, "pipeline_parallel", len(layers))
             raise InputError(f"{path}: has {len(layers)} stages{why}")
         if sum(layers) != problem.layers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf, Progress, count_to_reach
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Progress, count_to_reach
 from planner.models.placement.solve import solver_affordable
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
@@ -201,8 +201,7 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
         most = (block.free + sum(block.owned.values())) // problem.segment
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
-        there = problem.segment * units[block.leaf][-1] <= block.free + returned
-        model.add(there).with_name(f"return_nodes[{index}]")
+        model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
     whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
     for leaf, segments in units.items():
         here = []
@@ -295,13 +294,10 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     return outcome.with_solution(Freed(freed, at_end))
 
 
-def in_order(
-    leaves: Sequence[LeafLoad], pieces: Sequence[tuple[int, int]], targets: dict[int, int]
-) -> list[Step] | None:
+def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
     """Return moves in an order in which each finds its nodes free; None where no such order was found.
 
-    Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all that is left to do waits for other moves,
-    the smallest piece that fits elsewhere makes a detour.
+    Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """
     free = [leaf.free for leaf in leaves]
     at = [leaf for leaf, _ in pieces]

@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, measure, min_extra_pieces, used
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, WholeGroups
 
 Counts = list[int]
 
 
 def greedy(problem: PlacementProblem) -> Packing:
-    """Return a packing of a job that fits: without a split group where best fit has one, or else with few.
-
-    The roomiest pods are filled until the rest fits one, which is then the fullest of these.
-    """
+    """Pack a job that fits, the roomiest pods first and the rest in the fullest that takes it; split none, or few."""
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
@@ -33,15 +31,13 @@ def greedy(problem: PlacementProblem) -> Packing:
     return packing
 
 
-def best_fit(
-    problem: PlacementProblem, leaves: Iterable[int], counts: Counts
-) -> tuple[Counter[tuple[int, int]], Counts]:
+def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[WholeGroups, Counts]:
     """Place groups, the largest first, each where the fewest units are left; return those placed and the rest."""
     if len(problem.kinds) == 1:
         return _one_size(problem, leaves, counts[0])
     # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
     holes = sorted((problem.leaves[i].free, problem.leaves[i].free == problem.leaves[i].size, i) for i in leaves)
-    placed: Counter[tuple[int, int]] = Counter()
+    placed: WholeGroups = Counter()
     left = list(counts)
     for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
         size = problem.kinds[k].size
@@ -56,12 +52,12 @@ def best_fit(
     return placed, left
 
 
-def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
+def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[WholeGroups, Counts]:
     """Fill leaves of the smallest remainder first, wholly free ones last; end in the fullest that fits the rest."""
     size = problem.kinds[0].size
     own = [(i, problem.leaves[i]) for i in leaves]
     order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
-    placed: Counter[tuple[int, int]] = Counter()
+    placed: WholeGroups = Counter()
     whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
     largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
     for at, (whole, i) in enumerate(whole_groups):
@@ -82,7 +78,7 @@ def _whole_first(problem: PlacementProblem) -> Packing:
     order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
     total = problem.groups
 
-    def keeping(count: int) -> tuple[Counts, Counter[tuple[int, int]], Counts]:
+    def keeping(count: int) -> tuple[Counts, WholeGroups, Counts]:
         left, keep = total - count, [kind.count for kind in problem.kinds]
         for k in order:
             gone = min(left, keep[k])
@@ -97,21 +93,19 @@ def _whole_first(problem: PlacementProblem) -> Packing:
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
     counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
-    least_extra, packings = min_extra_pieces(problem, problem.min_split), list[Packing]()
+    least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
     for keep, placed, rest in map(keeping, counts):
         left = [kind.count - keep[j] + rest[j] for j, kind in enumerate(problem.kinds)]
         packings.append(with_split(problem, placed, left))
         if sum(len(pieces) - 1 for _, pieces in packings[-1].split) > least_extra:
             packings.append(with_split(problem, placed, left, by_pod=False))
-    return min(packings, key=lambda packing: measure(problem, packing))
+    return min(packings, key=lambda packing: problems.measure(problem, packing))
 
 
-def with_split(
-    problem: PlacementProblem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True
-) -> Packing:
+def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, by_pod: bool = True) -> Packing:
     """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
     packing = Packing(whole=Counter(whole))
-    holes = [leaf.free - units for leaf, units in zip(problem.leaves, used(problem, packing), strict=True)]
+    holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
     for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
         for _ in range(left[k]):
             pieces = split_group(problem, holes, problem.kinds[k].size, by_pod=by_pod)

@@ -18,6 +18,7 @@ from planner.solvers.signals import Deadline
 
 Answer = TypeVar("Answer")
 Piece = tuple[int, int]  # (leaf, units)
+WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +91,17 @@ class PlacementProblem:
 class Packing:
     """Whole groups by (leaf, kind), and split groups with their pieces in ring order."""
 
-    whole: Counter[tuple[int, int]] = field(default_factory=Counter)
+    whole: WholeGroups = field(default_factory=Counter)
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
 def names(problem: PlacementProblem) -> tuple[str, ...]:
     """Name the levels of the objective in their order, each minimal given those before it."""
-    crossing = ["groups across pods"]
-    crossing += [f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)]
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, problem.tiers + 2))]
     weighted = {kind.weight for kind in problem.kinds} != {1}
     first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
-    order = "along the pipeline" if problem.follows else "in the best order"
-    last = (f"boundaries across pods {order}", "leaves left part-free")
-    return (first, "extra pieces", *crossing[: problem.tiers], *last)
+    order = "boundaries across pods " + ("along the pipeline" if problem.follows else "in the best order")
+    return (first, "extra pieces", *crossing[: problem.tiers], order, "leaves left part-free")
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
@@ -117,8 +116,7 @@ def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
     pods = [{problem.leaves[i].pod for i, _ in pieces} for _, pieces in packing.split]
     within.update(min(own) for own in pods if len(own) == 1)
     across = sum(len(own) > 1 for own in pods)
-    last = boundaries(problem, +within, across), part_free(problem, used(problem, packing))
-    return (weight, extra, *crossing, *last)
+    return (weight, extra, *crossing, boundaries(problem, +within, across), part_free(problem, used(problem, packing)))
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
@@ -243,9 +241,8 @@ class Progress(Generic[Incumbent]):
 
     def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
         """Return how the search ended, with a solution: proven where the first levels, as searched, are at bounds."""
-        unproven = Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
         return Outcome(
-            stop=Stop.PROVED if self.proven(searched - 1) else unproven,
+            stop=Stop.PROVED if self.proven(searched - 1) else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
             solution=solution,
             objective=float(self.values[0]),
             bound=float(self.bounds[0]),
@@ -266,8 +263,7 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
             by_switch[leaf.path[tier]] += leaf.free
     crossing = [min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier]
     across = crossing[0] if crossing else 0
-    last = min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole)
-    return (weight, extra, *crossing, *last)
+    return (weight, extra, *crossing, min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole))
 
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:

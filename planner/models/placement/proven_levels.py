@@ -77,26 +77,6 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
         flows.require(f"follow_leaves[{pod},{units}]", sources[units] + sum(coming[units]) == led)
 
 
-def place_split_groups(flows: JobPlacementModel) -> None:
-    """Require every group that is not whole to be in a chain, or shares of it in several; each hole is in one."""
-    for k in range(len(flows.q.kinds)):
-        inside = sum(members[k] for members in flows.members)
-        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
-    for (pod, hole), rest in flows.rest.items():
-        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
-
-
-def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
-    """Count a leaf as idle only where it is wholly free and neither groups nor chains take of it."""
-    for pod, leaves in flows.pods.items():
-        wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
-        for units, count in sorted(wholly.items()):
-            if units:
-                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
-                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
-
-
 def levels(flows: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
     problem = flows.q
@@ -118,8 +98,7 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
-    # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
-    # boundary.
+    # Every pod in use and every group across pods is a run of some line; a line not within a pod has a boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
     # Of each pod the groups within it: whole ones, and split ones that are local to it.
     inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
@@ -152,8 +131,7 @@ class SwitchShares:
     switch: int  # of the tier; -1: the root
     below: tuple[int, ...]  # pods of the lowest tier, else switches
     first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
-    # By units together before, and units of the share.
-    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (units before, units of the share)
     whole: dict[int, cp_model.IntVar] = field(default_factory=dict)  # groups by kind
     sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
 
@@ -217,8 +195,7 @@ def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], val
         sent: dict[int, list[Share]] = {}
         for pool in (pool for pool in flows.pools if pool.tier == tier):
             sent[pool.switch] = []
-            below = [share for at in pool.below for share in at_hand[at]]
-            for kind, share in _joined(flows.q, pool, below, values):
+            for kind, share in _joined(flows.q, pool, [share for at in pool.below for share in at_hand[at]], values):
                 if kind is None:
                     sent[pool.switch].append(share)
                 else:
@@ -303,8 +280,19 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
         flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
     if by_pod and problem.tiers and len(problem.pods) > 1:
         pool_shares(flows, max_split)
-    place_split_groups(flows)
-    leave_idle_leaves_alone(flows)
+    # Every group that is not whole is in a chain, or shares of it in several; each hole is in one.
+    for k in kinds:
+        flows.require(f"place_split_groups[{k}]", sum(members[k] for members in flows.members) == flows.split(k))
+    for (pod, hole), rest in flows.rest.items():
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
+    # A leaf is idle only where it is wholly free and neither groups nor chains take of it.
+    for pod, leaves in own.items():
+        wholly = Counter(problem.leaves[i].free for i in leaves if problem.leaves[i].free == problem.leaves[i].size)
+        for units, count in sorted(wholly.items()):
+            if units:
+                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
+                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
+                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
     return flows
 
 
@@ -352,10 +340,7 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
-    """Yield the pieces of a chain's groups in its holes, each of a leaf and its units.
-
-    Each group goes on where the last one stopped, so that a groups over b holes make a + b - 1 pieces at most.
-    """
+    """Yield a chain's groups by kind with their pieces in its holes: each goes on where the last one stopped."""
     leaf, free, further = 0, 0, iter(holes)
     for k in sorted(items.elements()):
         pieces, left = list[Piece](), sizes[k]
@@ -454,10 +439,8 @@ def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[t
 
 
 MAX_VARIABLES = 60_000  # Writing a larger model down takes seconds by itself.
-# To write a variable with its share of the rows, so that little time is not spent on that alone.
-SECONDS_PER_VARIABLE = 2e-5
-# The same and the relaxation of flows by pod, which no time limit stops half-way.
-SECONDS_PER_FLOW_VARIABLE = 2e-4
+SECONDS_PER_VARIABLE = 2e-5  # To write one with its rows, so that little time is not spent on that alone.
+SECONDS_PER_FLOW_VARIABLE = 2e-4  # The same and the relaxation of flows by pod, which no time limit stops half-way.
 ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
@@ -544,8 +527,7 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
     """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one."""
-    # A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the
-    # incumbent.
+    # A run that failed proves nothing. Nor does an infeasible one that excluded none: its rows admit the incumbent.
     if outcome.stop is Stop.FAILED:
         return 0
     if outcome.infeasible:

@@ -161,8 +161,7 @@ def rank(
 ) -> tuple[str, ...]:
     """Return a job's nodes by rank: groups get theirs in an order, of the free `units` of each leaf in their order.
 
-    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
-    they can.
+    With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
     queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
@@ -197,9 +196,7 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
         kinds = tuple(Kind(size, times) for size, times in sorted(sizes.items()))
         leaves = tuple(Leaf((), len(block), len(block)) for block in segments)
         inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
-        whole = [
-            (k, ((block, kinds[k].size),)) for (block, k), times in sorted(inner.whole.items()) for _ in range(times)
-        ]
+        whole = [(k, ((block, kinds[k].size),)) for block, k in sorted(inner.whole.elements())]
         for k, parts in whole + inner.split:
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
@@ -209,7 +206,7 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
 def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
     """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
     size = problem.kinds[kind].size
-    groups: list[Pieces] = [((i, size),) for (i, k), count in packing.whole.items() if k == kind for _ in range(count)]
+    groups: list[Pieces] = [((i, size),) for i, k in packing.whole.elements() if k == kind]
     groups += [pieces for k, pieces in packing.split if k == kind]
     by_pod: dict[int, list[Pieces]] = {}
     across: list[Pieces] = []

@@ -206,7 +206,7 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
         return 0.0
     levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
     time = float(all_gather(keys_and_values_bytes(m, s), levels)) + m.software.collective_seconds
-    return max(0.0, time - attention) if m.software.hides("context") else time
+    return max(0.0, time - attention) if "context" in m.software.overlaps else time
 
 
 def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> float:

@@ -61,7 +61,7 @@ def _sum(listed: list[LayerOperation], kind: Kind) -> float:
 def overlaps_tensors(m: Machine) -> bool:
     """Return whether TP exchanges under sequence parallelism overlap products."""
     # Under FP4 no release of Megatron-Bridge overlaps them (scripts/performance/configs, tp_comm_overlap).
-    return m.software.hides("tensor") and m.precision.compute != "fp4"
+    return "tensor" in m.software.overlaps and m.precision.compute != "fp4"
 
 
 def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
@@ -140,7 +140,8 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
     limited = operations.limits_expert_overlap(m, s)
-    return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))
+    kept_apart = limited and (not s.experts_overlap or "moe" in repeated_modules(m, s))
+    return "experts" in m.software.overlaps and not kept_apart
 
 
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
@@ -367,11 +368,11 @@ def data_parallel_tail_seconds(
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
-    if m.software.hides("parameters"):
+    if "parameters" in m.software.overlaps:
         before = exposed_behind_chunks(spread, passes.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
         return reduce + before + last
-    if m.software.hides("gradients"):
+    if "gradients" in m.software.overlaps:
         after = exposed_behind_chunks(reduce, passes.backward_seconds, layers, chunks, rounds.last)
     return before + after + last
 

@@ -141,7 +141,7 @@ def tensor_gathered_bytes(m: Machine) -> float:
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
     """Return whether it depends on pipeline and recompute that the experts' exchange overlaps."""
     software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
-    return divided and software.hides("experts") and software.expert_overlap_layouts == "interleaved"
+    return divided and "experts" in software.overlaps and software.expert_overlap_layouts == "interleaved"
 
 
 def attention_dtype(m: Machine) -> Dtype:

@@ -235,7 +235,7 @@ def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]
     """Yield the choices of a strategy that the framework does not support, as complaints."""
     values, stages = layout_values(strategy), strategy.pipeline_parallel
     for key, way in NEEDS.items():
-        if values[key] > (key != "sequence_parallel") and not software.has(way):
+        if values[key] > (key != "sequence_parallel") and way not in software.parallelism:
             yield f'{key} > 1: {software.name} has no "{way}" among its parallelism'
     has = software.zero_stages_under(stages)
     if strategy.zero_stage not in has:

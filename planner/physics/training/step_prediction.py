@@ -190,7 +190,7 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
     """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
-    hidden = (v > 1) * float(x.machine.software.hides("sends")) * send
+    hidden = (v > 1) * float("sends" in x.machine.software.overlaps) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
@@ -313,10 +313,10 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
     several, software = np.asarray(pipeline) > 1, x.machine.software
     way = np.where(several, pipeline * virtual_stages - 1, 0)
     if x.zero_stage > 1:
-        shown = np.where(np.asarray(virtual_stages) > 1, 1 - software.hides("sends"), 1.0)
+        shown = np.where(np.asarray(virtual_stages) > 1, 1 - ("sends" in software.overlaps), 1.0)
         met = 2 * (way + several * micro_batches * virtual_stages * shown)
     else:
-        met = way * (x.order == "1f1b" and software.hides("gradients"))
+        met = way * (x.order == "1f1b" and ("gradients" in software.overlaps))
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 

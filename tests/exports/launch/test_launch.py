@@ -442,10 +442,10 @@ STACKS = launch.STACKS | {"megatron": "megatron-bridge"}
 def drawn_layout(rng: random.Random, model: Model, stack: Software) -> dict[str, Any]:
     """Draw a layout of 64 GPUs that a stack has, with stages and recomputed layers as uneven as a search makes them."""
     heads, experts = math.gcd(model.heads, model.kv), 1
-    if model.experts is not None and stack.has("expert"):
+    if model.experts is not None and "expert" in stack.parallelism:
         experts = model.experts.count
         heads = math.gcd(heads, experts)  # torchtitan keeps experts whole only where TP divides EP
-    tensor = rng.choice([t for t in (1, 2, 4, 8) if heads % t == 0 and stack.has("tensor")] or [1])
+    tensor = rng.choice([t for t in (1, 2, 4, 8) if heads % t == 0 and "tensor" in stack.parallelism] or [1])
     stages = rng.choice([p for p in (1, 2, 4) if model.layers >= 2 * p + 8])
     even = [model.layers // stages + (i < model.layers % stages) for i in range(stages)]
     zero = [z for z in stack.zero_stages_under(stages) if z != 1 or "torchtitan" not in stack.name]
@@ -453,8 +453,8 @@ def drawn_layout(rng: random.Random, model: Model, stack: Software) -> dict[str,
     return {
         "tensor_parallel": tensor, "pipeline_parallel": stages, "data_parallel": 64 // tensor // stages,
         "expert_parallel": rng.choice([e for e in (tensor, 2 * tensor, 8) if experts % e == 0] or [1]),
-        "virtual_stages": rng.choice([1, 2]) if stages > 1 and stack.has("interleaved") else 1,
-        "sequence_parallel": tensor > 1 and stack.has("sequence") and rng.random() < 0.5,
+        "virtual_stages": rng.choice([1, 2]) if stages > 1 and "interleaved" in stack.parallelism else 1,
+        "sequence_parallel": tensor > 1 and "sequence" in stack.parallelism and rng.random() < 0.5,
         "zero_stage": rng.choice(zero), "microbatches_per_step": rng.choice([2, 8, 13]), "layers_per_stage": even,
         **(repeats if any(repeats["recomputed_layers_per_stage"]) and rng.random() < 0.7 else {"recompute": "none"}),
     }  # fmt: skip
