@@ -156,7 +156,6 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
 
 
 def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of all paths that begin otherwise."""
     return {path: value for path, value in values.items() if not path.startswith(prefixes)}
 
 

@@ -21,7 +21,7 @@ from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics import recovery
 from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, inverse_share_there, min_stretch, ways
-from planner.physics.spares import SpareEffect, checkpoint_bytes, counted, stretches
+from planner.physics.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
@@ -153,15 +153,8 @@ class Calendar:
             shares_state=shares_state,
         )
 
-    def stretch_at_least(
-        self, replicas: int, replica_gpus: int, standing: SpareEffect, *, shares_state: bool, lanes: int
-    ) -> float:
-        """Bound the stretch of steps by failures, given the spares; infinite where none is a way to go on."""
-        job, known = self._ways(replicas, replica_gpus, standing.spares, shares_state=shares_state, lanes=lanes)
-        return min((float(stretch) for stretch, _ in stretches(job, standing, known)), default=math.inf)
-
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
-    def _ways(self, replicas: int, replica_gpus: int, spares: bool, **how: Any) -> tuple[CheckpointedJob, list[Way]]:
+    def ways(self, replicas: int, replica_gpus: int, spares: bool, **how: Any) -> tuple[CheckpointedJob, list[Way]]:
         """Return the job of a column whose steps take no time, and its ways to resume after a failure."""
         job = self.job(replicas, replica_gpus, 0.0, **how)
         return job, list(ways(job, spares=spares))

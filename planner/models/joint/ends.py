@@ -189,8 +189,7 @@ class _Ties:
         if left is not None and goal.incumbent is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
             self.search.loop = left
-        given_up = math.isfinite(world.unproven.usd)
-        return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
+        return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -229,12 +229,9 @@ class Sites:
             m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
             m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
             m.uplinks = pyo.Var(sites, range(len(uplinks)), domain=pyo.NonNegativeReals)  # M$
-
-            def pay_uplinks(m: Any, s: str, tier: int) -> Any:
-                racks, usd = uplinks[tier]
-                return m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks)
-
-            m.paying = pyo.Constraint(sites, range(len(uplinks)), rule=pay_uplinks)
+            m.paying = pyo.ConstraintList()
+            for s, (tier, (racks, usd)) in product(sites, enumerate(uplinks)):
+                m.paying.add(m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks))
             if mw:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])

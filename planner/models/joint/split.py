@@ -412,8 +412,7 @@ class Stages:
         """The same stages with the waits of unequal chunks at their lower bound; stages of one chunk have none."""
         if not self.exact or self.column.v == 1:
             return self
-        found = self._with(KEPT, exact=False)
-        return found._under_rule(self, lambda stages: stages.bounding)
+        return self._with(KEPT, exact=False)._under_rule(self, lambda stages: stages.bounding)
 
     def over(self, conditions: RowConditions, cutoff: float) -> Self:
         """Return the same stages over some fibre, under a cutoff that is no higher; other conditions are the same."""

@@ -110,8 +110,7 @@ class DcNetwork:
     def built(self, point: Floats) -> tuple[int, ...]:
         """Return the circuits built in each corridor, of a point whose integers are whole."""
         total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
-        installed = point[self.at["installed"]]
-        for value, (name, _) in zip(installed, self.circuits_to_build, strict=True):
+        for value, (name, _) in zip(point[self.at["installed"]], self.circuits_to_build, strict=True):
             total[name] += value
         return tuple(round(count) for count in total.values())
 

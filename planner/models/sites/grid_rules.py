@@ -197,10 +197,8 @@ def generation(model: Any, data: SplitData) -> None:
 def _generation_modules(data: SplitData) -> float | None:
     if not data.grid.rules.generation:
         return None
-    if data.grid.rules.grid_model == "none":
-        total = sum(data.spare_mw([area]) for area in data.authorities)
-    else:
-        total = data.spare_mw(data.authorities)
+    alone, areas = data.grid.rules.grid_model == "none", data.authorities  # without flows each area feeds its own sites
+    total = sum(data.spare_mw([area]) for area in areas) if alone else data.spare_mw(areas)
     return modules_within(data, "generation", total, len(data.grid.nodes))
 
 
@@ -254,10 +252,6 @@ def security(model: Any, data: SplitData) -> None:
     total = np.bincount(net.island, weights=available)
     model.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
 
-    def keep_reserve(model: Any, node: str) -> Any:
-        mw = float(available[network.nodes[node]])
-        return model.generated[node] + mw * model.reserve[island[node]] <= mw
-
     def cover_unit(model: Any, node: str) -> Any:
         i = network.nodes[node]
         if unit_share[i] * available[i] == 0:
@@ -267,9 +261,11 @@ def security(model: Any, data: SplitData) -> None:
         lost = float(unit_share[i]) * model.generated[node]
         return lost <= others * model.reserve[island[node]] if others > 1e-9 else model.generated[node] <= 0
 
-    feeding = [node for node in island if available[network.nodes[node]] > 0]
-    model.security = pyo.Constraint(feeding, rule=keep_reserve)
-    model.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
+    mw = {node: float(available[network.nodes[node]]) for node in island if available[network.nodes[node]] > 0}
+    model.security = pyo.Constraint(
+        list(mw), rule=lambda m, node: m.generated[node] + mw[node] * m.reserve[island[node]] <= mw[node]
+    )
+    model.unit_reserve = pyo.Constraint(list(mw), rule=cover_unit)
 
 
 AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"

@@ -274,7 +274,6 @@ def interconnect(model: Any, data: SplitData) -> None:
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
-    """Return the usable interconnect of a site with everything built and bought."""
     node = data.candidates[site]
     steps = node.upgrade.max_steps if node.upgrade else 0
     return usable_interconnect_mw(data.grid, node, data.new_circuits, steps) or 0.0

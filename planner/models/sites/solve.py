@@ -136,10 +136,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
     loads = [
         NodeLoad(
-            node=site,
-            racks=modules * data.module_racks,
-            mw=modules * data.module_mw,
-            stopped_by=tuple(stopping(site)),
+            node=site, racks=modules * data.module_racks, mw=modules * data.module_mw, stopped_by=tuple(stopping(site))
         )
         for site, modules in largest.items()
     ]

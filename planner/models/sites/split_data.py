@@ -159,7 +159,6 @@ def _corridors(grid: Grid) -> dict[str, Line | NewLine]:
 
 
 def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
-    """Read the pins that begin with `sites.`; the rest belong to other decisions."""
     known = ["sites.racks", "sites.max_sites", *(f"sites.racks.{site}" for site in candidates)]
     own = {path: value for path, value in sorted(pins.items()) if path == "sites" or path.startswith("sites.")}
     for path, value in own.items():

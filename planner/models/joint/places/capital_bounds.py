@@ -222,7 +222,6 @@ class CapitalBounds:
         return float(self._lower_bounds(rtt)[waves])
 
     def _lower_bounds(self, rtt: float) -> Floats:
-        """Bound the capital without fabrics from below by the number of wavelengths."""
         # The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
         # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)

@@ -155,7 +155,6 @@ class CheapestSearch(FastestSearch):
         return []
 
     def _later(self, c: SlowdownChoice) -> SlowdownChoice | None:
-        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip."""
         # Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
         prices = self._prices
         if prices is not None and not prices.exact:

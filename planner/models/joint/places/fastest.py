@@ -340,7 +340,6 @@ class FastestSearch(CapitalBounds):
         return None
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
-        """Record the cost of the sites with the fabrics of a candidate, and without them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
         if sites is None:
@@ -371,7 +370,6 @@ class FastestSearch(CapitalBounds):
             first(len(longer), lambda i: self._asked_floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS)
 
     def _ask(self, waves: int, rtt: float) -> None:
-        """Ask for the price of the sites without fabrics, unless it is known."""
         prices = self._prices
         if prices is None:
             return

@@ -33,17 +33,7 @@ from planner.plan.certificate import (
     SITES_RUN_MINIMIZES,
     Certificate,
 )
-from planner.plan.plan_sections import (
-    Excess,
-    Flow,
-    Link,
-    NewCircuits,
-    ScenarioRun,
-    Site,
-    SitesPlan,
-    Upgrade,
-    WanPlan,
-)
+from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade, WanPlan
 from planner.solvers import highs
 from planner.solvers.highs import lower_bound
 from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_proof
@@ -157,7 +147,6 @@ def _site(data: SplitData, site: str, racks: int, circuits: Mapping[str, int], s
 
 
 def _link(data: SplitData, pair: Pair, waves: int) -> Link:
-    """Return the link of some wavelengths between two open sites, at the prices of a fibre pair and a wavelength."""
     ends = {site: (data.candidates[site].latitude, data.candidates[site].longitude) for site in pair}
     return Link(
         a=pair[0],
@@ -227,7 +216,6 @@ def _solve(m: Any, seed: int) -> None:
 
 
 def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
-    """Return the certificate of the MILP: no other sites hold these parts for less."""
     proof, value = placed.proof, placed.capital_usd
     # A bound above the objective differs from it by rounding only.
     bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
@@ -258,8 +246,7 @@ def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
 
     def relaxed_usd(limit: float | None) -> float | None:
-        """Bound the capital by the duals of the question's relaxation; lazy rows would only raise it."""
-        found = lower_bound(stated(q), time_limit=limit)
+        found = lower_bound(stated(q), time_limit=limit)  # lazy rows would only raise it
         return None if found is None else found * 1e6
 
     ways: list[Way] = [(BOUNDED, relaxed_usd), (CONFIRMED, lambda limit: least_usd(sites, q, limit))]
@@ -337,7 +324,6 @@ def _cheapest(sites: Sites, q: SiteQuestion, old: PlacedParts, most_usd: float) 
 
 
 def _energy_usd(q: SiteQuestion, placed: PlacedParts) -> float:
-    """Price a year's energy of the racks and fabrics at some sites, in dollars."""
     mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
     for s, (k, f) in placed.parts.items():
         mw[s] += fabric_mw(q, k, f)

@@ -138,7 +138,6 @@ class _WithEndpoints(FastestSearch):
 
     @property
     def _prices(self) -> Prices | None:
-        """Prices of the racks at any sites of which one holds as many as the largest part."""
         return self._extent_prices
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
@@ -190,7 +189,6 @@ class _WithFabrics(_WithEndpoints):
         return [x for x in self.options.values() if len(x)]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Return the least price of the fabrics of any shape and of their power by slowdown of sends."""
         usd = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
         return self.shape_problem.least_sum(usd)
 

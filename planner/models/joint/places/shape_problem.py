@@ -155,21 +155,18 @@ class ShapeProblem:
             rails=t.rails,
         )
 
-    @property
-    def never_runs(self) -> bool:
-        """Whether a cluster has too few racks for the shape, or failures leave it no way to go on."""
-        return math.isinf(self.min_stretch)
-
     @cached_property
     def min_stretch(self) -> float:
-        """Bound the stretch of any steps by failures; infinite where the shape never runs."""
+        """Bound the stretch of steps by failures; infinite where it has too few racks or no way to go on."""
         calendar, c = self.world.problem.calendar, self.column
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
         if calendar is None:
             return 1.0
-        how: dict[str, Any] = {"shares_state": c.zero > 0, "lanes": c.lanes}
-        return max(self.free_stretch, calendar.stretch_at_least(c.d, c.replica_gpus, self.standing, **how))
+        spares = self.standing.spares
+        job, known = calendar.ways(c.d, c.replica_gpus, spares, shares_state=c.zero > 0, lanes=c.lanes)
+        least = min((float(stretch) for stretch, _ in stretches(job, self.standing, known)), default=math.inf)
+        return max(self.free_stretch, least)
 
     def bound(self, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None) -> float:
         """Bound the seconds a sequence on a clock, slowed by transport alone; unequal chunks at their least."""
@@ -199,7 +196,6 @@ class ShapeProblem:
 
     @property
     def _sites_usd(self) -> float:
-        """Most money that is left for the sites."""
         return self.world.budget - self.min_fabrics_usd
 
     def point(self, rtt_ms: float) -> SitesExtent:

@@ -74,15 +74,13 @@ class SiteBounds:
         # either, and a point that no money pays is asked once.
         if self.bound(at) > usd:
             return True
-        questions = ((at.coarse, rounded_up(usd)), (at, usd))
-        for point, most in questions:
+        for point, most in ((at.coarse, rounded_up(usd)), (at, usd)):
             known = any(price <= most and point.covers(p) for p, price in self.paid.items())
             if not known and not self._pays(point, most):
                 return True
         return False
 
     def _pays(self, at: SitesExtent, usd: float) -> bool:
-        """Ask the sites' MILP whether an amount pays a point, and record the answer."""
         s, circuit = self.sites, Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf

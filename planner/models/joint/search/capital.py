@@ -166,8 +166,7 @@ class LeastCapital(Goal):
 
     def _try(self, usd: float, column: Column) -> None:
         """Keep the first plan of the most even shape of a column with the likeliest spares."""
-        choices = spared(self.world, column)
-        for sites, choice in itertools.product(open_sites(self.world, column), choices):
+        for sites, choice in itertools.product(open_sites(self.world, column), spared(self.world, column)):
             shape = next(shapes(choice, sites), None)
             if shape is None:
                 continue
@@ -213,7 +212,6 @@ class LeastCapital(Goal):
         return np.asarray(keys <= self._top(float(keys.min()))) if x.zero is not None else keys < np.inf
 
     def _top(self, usd: float) -> float:
-        """Return the capital up to which columns are listed at once."""
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:

@@ -161,7 +161,6 @@ class FewestDays(Goal):
         return x.high, np.full(len(x.at), most)
 
     def _horizon(self, key: float, times: int) -> float:
-        """Return the bound up to which columns are listed at once."""
         # A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
         if math.isfinite(self.guess) and key < NEAR * self.guess:
             step = min(STEP * key, NEAR * self.guess)
@@ -292,8 +291,7 @@ Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline paralle
 
 def kind_of(c: Column) -> Kind:
     """Return the kind of layout of a column."""
-    s = c.strategy.shape
-    return (*s.degrees, c.p)
+    return (*c.strategy.shape.degrees, c.p)
 
 
 @dataclass(kw_only=True)

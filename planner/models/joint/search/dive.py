@@ -170,7 +170,6 @@ def climb(goal: Goal, column: Column) -> None:
 
 
 def _a_choice_away(world: World, own: Strategy) -> Iterator[Strategy]:
-    """Yield the strategies that differ from one in a single choice."""
     here = _choices(own)
     yield from (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
 
@@ -226,7 +225,6 @@ def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> I
 
 
 def _pinned(column: Column) -> bool:
-    """Return whether replicas or micro-batches are pinned."""
     return any(column.strategy.problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
 
 

@@ -153,8 +153,7 @@ class Loop(OpenNodes):
             self.heap.clear()
 
     def _seek_first_plans(self) -> None:
-        """Seek first plans; a limit that left the search time for one strikes once it has one."""
-        self.goal.begin()
+        self.goal.begin()  # a limit that left the search time for one plan strikes once it has one
         if self.goal.has_plan_in_time:
             first_plan_found()
 
@@ -224,7 +223,6 @@ class Loop(OpenNodes):
         return x.where(keys < np.inf), float(x.seconds[first]), float(x.usd[first])
 
     def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
-        """Open ranges of all numbers of blocks of the pipelines of a strategy."""
         known = known_bound(self.goal.world, s)
         if known is None or not known[1]:
             bound = strategy_bound(self.goal.world, s)
@@ -292,7 +290,6 @@ class Loop(OpenNodes):
         self.push_ranges(later)
 
     def _push_columns(self, x: Columns) -> None:
-        """Open columns from the first on that may hold a plan of use."""
         for place in range(x.place, len(x.seconds)):
             t, c = float(x.seconds[place]), float(x.usd[place])
             key = self.goal.key(t, c)
@@ -324,16 +321,15 @@ class Loop(OpenNodes):
                 self.push(exact, c, column)
                 goal.timed(column, exact)
             elif goal.opens(exact, c):
-                self._open_rounds(exact, c, x, cutoff)
+                # The columns for which the next one speaks, whose seconds without waits may be of use.
+                row = x.table.part(np.array([x.place]))
+                for times, table in rounds_of(goal.world, x.strategy, x.zero, row, cutoff):
+                    seconds, usd = np.maximum(times, exact), np.full(len(table), c)
+                    for i in goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
+                        self._push_columns(
+                            Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp)
+                        )
         self._push_columns(rest)
-
-    def _open_rounds(self, t: float, c: float, x: Columns, cutoff: float) -> None:
-        """Open the columns for which the next one speaks, whose seconds without waits may be of use."""
-        row = x.table.part(np.array([x.place]))
-        for times, table in rounds_of(self.goal.world, x.strategy, x.zero, row, cutoff):
-            seconds, usd = np.maximum(times, t), np.full(len(table), c)
-            for i in self.goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
-                self._push_columns(Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp))
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""
@@ -388,7 +384,6 @@ class Loop(OpenNodes):
             self.push(max(t, bounds[0]), max(c, bounds[1]), x)
 
     def _hot(self, x: Ranges) -> Ranges:
-        """Return the ranges that are to be opened now; the rest waits."""
         if not len(x.at):
             return x
         hot = self.goal.hot(x, self.goal.keys(x.seconds, x.usd))
