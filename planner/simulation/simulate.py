@@ -170,7 +170,6 @@ def simulate(
 
 
 def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
-    """Yield the tails of each pattern, of the times of all, and alone on the same paths."""
     first = 0
     for pattern in request.patterns:
         tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
@@ -313,7 +312,6 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
 
 
 def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
-    """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = traffic.part_of_plan(plan, options.site, options.hosts)
     patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
     both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
