@@ -257,10 +257,8 @@ class Alive:
         return self.tree.directed(np.concatenate(tiers, axis=1))
 
     def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
-        """Return, for the host and each tier up to the turn, the positions from which live cables lead on.
-
-        A row a flow in a plane, or, of one flow in several planes, a row a plane.
-        """
+        """Return, for the host and each tier up to the turn, the positions from which live cables lead on."""
+        # A row a flow in a plane, or, of one flow in several planes, a row a plane.
         widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
         reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
         for t in reversed(range(tier)):
