@@ -344,12 +344,10 @@ class FabricSearch:
         return max(leaf), max(reach)
 
     def tails(self, template: Template, seeds: int) -> Tails:
-        """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if in time.
-
-        They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
-        hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
-        which of its ports.
-        """
+        """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if in time."""
+        # They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
+        # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
+        # which of its ports.
         design = template.design
         switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
         every = design.racks * design.gpus_per_rack

@@ -179,10 +179,8 @@ def frontier(
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
-            instance, where = plan.instance.replaced(pins=pins), site
-            if size is not None:
-                where = f"{site}, leaf domains of {size} racks"
-            messages: list[str] = []
+            instance, messages = plan.instance.replaced(pins=pins), list[str]()
+            where = site if size is None else f"{site}, leaf domains of {size} racks"
             designs = alternatives(
                 instance, request, options, site=site, axes=axes, every=every, report=messages.append
             )

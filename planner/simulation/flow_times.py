@@ -291,10 +291,8 @@ class LocalView:
         self.routes: Routes = routing.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
-        """Write the links of entries whose first bytes come, one after another in a random order, by what waits now.
-
-        At its host a flowlet gets a plane, at each switch an output up; from where it turns round one way leads down.
-        """
+        """Write the links of entries whose first bytes come, one after another in a random order, by what waits now."""
+        # At its host a flowlet gets a plane, at each switch an output up; from where it turns round one way leads down.
         waiting, parts = np.rint(queue / self.packet), owner[entries]
         salts = routing.words(self.seed, 7, parts)
         order = np.argsort(salts, kind="stable")

@@ -257,10 +257,8 @@ class Alive:
         return self.tree.directed(np.concatenate(tiers, axis=1))
 
     def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
-        """Return, for the host and each tier up to the turn, the positions from which live cables lead on.
-
-        A row a flow in a plane, or, of one flow in several planes, a row a plane.
-        """
+        """Return, for the host and each tier up to the turn, the positions from which live cables lead on."""
+        # A row a flow in a plane, or, of one flow in several planes, a row a plane.
         widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
         reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
         for t in reversed(range(tier)):
@@ -438,12 +436,10 @@ class Routes:
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
     def classes(self) -> "tuple[Routes, Ints] | None":
-        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do.
-
-        Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
-        links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982). On a link of a class
-        each part of a class stands for as many as the class has parts for each of its links.
-        """
+        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do."""
+        # Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
+        # links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982). On a link of a
+        # class each part of a class stands for as many as the class has parts for each of its links.
         if (np.diff(self.start) == 0).any():
             return None
         owner = self.owner()
@@ -522,11 +518,9 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
-    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
-
-    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
-    planes differ, the weaker path slows the entire flow. Equivalent cables are one.
-    """
+    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying."""
+    # The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
+    # planes differ, the weaker path slows the entire flow. Equivalent cables are one.
     if alive is None:
         merged = tree.condensed()
         return _routes(tree, flows, merged.capacity(), partial(_hashed, merged, flows, 0))
@@ -565,7 +559,6 @@ def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
 
 
 def _hashed(tree: Tree, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
-    """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
     links, position = list[tuple[Ints, float]](), np.zeros(len(chosen), np.int64)
     for t in range(tier):
         pick = below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen)

@@ -83,14 +83,11 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet.
-
-    `groups`: in words, the size of its groups of hosts and where that comes from; empty where it has none.
-    """
+    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet."""
 
     name: str
     flows: Callable[[int], Flows]
-    groups: str = ""
+    groups: str = ""  # in words, the size of its groups of hosts and where that comes from; empty where it has none
     steps: int = 1
     assumed: float | None = None
     assumed_together: float | None = None
@@ -170,7 +167,6 @@ def simulate(
 
 
 def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
-    """Yield the tails of each pattern, of the times of all, and alone on the same paths."""
     first = 0
     for pattern in request.patterns:
         tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
@@ -268,7 +264,12 @@ def simulation_request(
     given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
 ) -> SimulationRequest:
     """Return the request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
-    network = _read(given)
+    if isinstance(given, (Plan, Fabric)):
+        network = given
+    else:
+        data, where = (dict(given), None) if isinstance(given, Mapping) else (read_json(Path(given)), str(given))
+        planned = isinstance(data, dict) and "instance" in data
+        network = plan_of(data, where or "plan") if planned else load_fabric(data, where or "fabric")
     request = _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
     several = len(request.patterns) > 1
     patterns = [_whole_rings(own) if several and own.steps > 1 else own for own in request.patterns]
@@ -303,17 +304,7 @@ def names(pattern: str) -> list[str]:
     return several if set(several) <= set(PATTERNS) else [pattern]
 
 
-def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fabric:
-    if isinstance(given, (Plan, Fabric)):
-        return given
-    if isinstance(given, Mapping):
-        return plan_of(dict(given), "plan") if "instance" in given else load_fabric(given)
-    data, where = read_json(Path(given)), str(given)
-    return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
-
-
 def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
-    """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = traffic.part_of_plan(plan, options.site, options.hosts)
     patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
     both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None

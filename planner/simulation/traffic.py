@@ -149,19 +149,14 @@ class SimulatedPart:
 
 
 def tree_of_design(
-    design: Design,
-    *,
-    cable_rate: float,
-    host_rate: float,
-    planes: int = 1,
-    racks: int | None = None,
-    rails: int | None = None,
+    design: Design, *, planes: int = 1, racks: int | None = None, rails: int | None = None
 ) -> SimulatedPart:
     """Return the wiring of a design, the first `racks` and `rails`: subtrees are pods, then zones, all switches in."""
     racks, rails = min(racks or design.racks, design.racks), min(rails or design.rails, design.rails)
     rack, index = np.arange(racks)[:, None], np.arange(rails * design.rail_gpus)[None, :]
     rail, own = index // design.rail_gpus, index % design.rail_gpus
-    rates, shares = (host_rate,) + (cable_rate,) * (design.tiers - 1), (1 / planes,) * planes
+    gbps, shares = [design.nic_gbps, *[design.link_gbps] * (design.tiers - 1)], (1 / planes,) * planes
+    rates = tuple(rate * 1e9 / 8 for rate in gbps)
     if design.tiers == 1:
         slots = rack * design.rails * design.rail_gpus + index
         ends = design.endpoint_links
@@ -178,7 +173,7 @@ def tree_of_design(
     slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
     bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
     if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
-        rates = (*rates[:-1], cable_rate * design.core_boxes / design.core_positions)
+        rates = (*rates[:-1], rates[-1] * design.core_boxes / design.core_positions)
     tree = Tree(
         down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
         up=(1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
@@ -237,8 +232,7 @@ def part_of_design(design: Design, planes: int, hosts: int | None = None, *, mos
     wanted = hosts or min(block * design.rail_gpus * design.racks, most)
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
     racks = min(design.racks, -(-wanted // (rails * design.rail_gpus)))
-    rates = {"cable_rate": design.link_gbps * 1e9 / 8, "host_rate": design.nic_gbps * 1e9 / 8}
-    return tree_of_design(design, **rates, planes=planes, racks=racks, rails=rails)
+    return tree_of_design(design, planes=planes, racks=racks, rails=rails)
 
 
 def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:

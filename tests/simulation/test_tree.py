@@ -48,7 +48,7 @@ def nodes_on(tree: Tree, cable: int) -> tuple[tuple[int, int, int], tuple[int, i
 def test_a_designs_cables_are_all_there(d: Design) -> None:
     """Full pods wire as many cables as the design counts. Every GPU has a place of its own on a leaf of its index."""
     assert not unwirable(d, cross_rail=True)
-    part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
+    part = tree_of_design(d)
     tree, slots = part.tree, part.slots
     assert len(np.unique(slots)) == d.endpoint_links
     leaves = slots // d.leaf_down
@@ -84,13 +84,13 @@ def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
         domains_per_pod=math.ceil(racks / 2),
     )  # fmt: skip
     assert unwirable(d, cross_rail=True) == []
-    part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
+    part = tree_of_design(d)
     assert part.slots.shape == (racks, 4) and len(np.unique(part.slots)) == d.endpoint_links
     assert (part.slots // d.leaf_down == np.arange(racks)[:, None] // 2).all()
-    part = tree_of_design(replace(d, rails=2), cable_rate=1.0, host_rate=1.0, rails=1)
+    part = tree_of_design(replace(d, rails=2), rails=1)
     assert "(one pod; traffic that keeps its index loads no link of the others)" in part.described
     one = replace(d, leaf_down=4 * racks, ports=4 * racks, leaf_up=0, domains_per_pod=1)
-    assert tree_of_design(one, cable_rate=1.0, host_rate=1.0).tree.links == 2 * one.endpoint_links
+    assert tree_of_design(one).tree.links == 2 * one.endpoint_links
 
 
 def small_trees() -> list[Tree]:
@@ -101,10 +101,10 @@ def small_trees() -> list[Tree]:
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 2, "core_bundle": 1}
     four = Fabric(hosts=16, ports_per_switch=4, tiers=4, plane_shares=(0.5, 0.25))
     return [
-        tree_of_design(Design(racks=5, **leaf, **wide), cable_rate=1.0, host_rate=1.0, planes=2).tree,
+        tree_of_design(Design(racks=5, **leaf, **wide), planes=2).tree,
         tree_of_fabric(four),
         tree_of_fabric(Fabric(hosts=8, ports_per_switch=4)),
-        tree_of_design(Design(racks=7, **leaf, **pod, **zone), cable_rate=1.0, host_rate=1.0).tree,
+        tree_of_design(Design(racks=7, **leaf, **pod, **zone)).tree,
     ]
 
 

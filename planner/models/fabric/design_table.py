@@ -99,13 +99,11 @@ def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
 
 
 class DominanceTest:
-    """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts.
-
-    Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these slowdowns,
-    and the one that draws least power; their last row and column have none, for slowdowns that no template keeps.
-    """
+    """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts."""
 
     def __init__(self, x: DesignTable, *, power_counts: bool) -> None:
+        # Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these, and
+        # the one that draws least power; their last row and column have none, for slowdowns that no template keeps.
         self.x, self.power_counts = x, power_counts
         self.sends, send = np.unique(x.send, return_inverse=True)
         self.allreduces, allreduce = np.unique(x.allreduce, return_inverse=True)

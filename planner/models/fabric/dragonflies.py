@@ -157,7 +157,6 @@ def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
 
 
 def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[DesignTable]:
-    """Yield the templates of groups of one shape, under every number of stripes, that may beat those found so far."""
     both = product(parts_of(s.mode.rails, rails), parts_of(s.domains(domain), width))
     x = Groups(domain, rails, width, s.pods(domain, rails, width), tuple(sorted({a * b for a, b in both})))
     own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}

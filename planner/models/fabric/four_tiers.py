@@ -79,7 +79,6 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
 def _at_targets(
     s: SiteMode, rows: ZoneRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
 ) -> list[DesignTable]:
-    """Return the cheapest templates at each target under some stripes, where some row may beat the front there."""
     # `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their
     # slowdowns.
     least, send, allreduce = bound
@@ -198,10 +197,8 @@ def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:
 
 
 def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, Floats]:
-    """Complete each row with the cheapest cores and super-spines, and return the price of the whole: infinite if none.
-
-    `v` are the uplinks of a spine, `need` the links out of a zone.
-    """
+    """Complete each row with the cheapest cores and super-spines, and return the price of all: infinite if none."""
+    # `v` are the uplinks of a spine, `need` the links out of a zone.
     best, x = np.full(len(v), np.inf), replace(r.trees, spine_up=v)
     chosen = np.zeros((4, len(v)), dtype=np.int64)
     i, bundle, cores, taken = _cores(s, x)

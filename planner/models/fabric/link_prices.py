@@ -152,18 +152,16 @@ class LinkPrices:
 
     def leaf_uplink(self, domain: Any, width: Any) -> Prices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
-        return self._uplinks(self.mode.rails, domain, domain * width)
+        return self.spine_uplink(domain, 1, domain * width)
 
     def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
-        """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
-        return self._uplinks(-(-self.mode.rails // rails), pod, zone)
-
-    def _uplinks(self, across: Any, run: Any, around: Any) -> Prices:
-        """Price a link up from each run of `run` racks, `across` at a place, to amid `around` racks (0: the site's)."""
+        """Price one uplink of a spine of every pod of `pod` racks and `rails` rails, or core of every zone."""
+        # It ends amid `zone` racks, those of the site where that is 0.
         m, places = self.mode, self.measured
+        across = -(-m.rails // rails)
         if places is None:
-            return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
-        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], run, around)
+            return np.asarray(m.networks * across * -(-self.racks // pod) * self.flat_link)
+        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], pod, zone)
         return times(m.networks * across * m.switch.link_factor, each)
 
     def far_links(self, domain: Any, hops: int) -> Prices:

@@ -141,10 +141,8 @@ class SiteMode:
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first: multiples of the traffic's units that leave a port for an uplink.
-
-        None is larger than the site unless a pin says so.
-        """
+        """Sizes of leaf domains, the largest first: multiples of the traffic's units that leave a port for uplinks."""
+        # None is larger than the site unless a pin says so.
         grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
         sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
@@ -277,10 +275,8 @@ class SiteMode:
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
     def tree_table(self, x: Trees, send: Floats, allreduce: Floats, prices: Prices, stripes: Any) -> DesignTable:
-        """Return the templates of trees; boxes of the top tiers that positions share are told from those of their own.
-
-        Bundles of single links may be joined to larger ones, unless a pin wants the bundle.
-        """
+        """Return the templates of trees; boxes of the top tiers that positions share are told from own ones."""
+        # Bundles of single links may be joined to larger ones, unless a pin wants the bundle.
         columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
         columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
         columns["core_model"] = self.core * (x.spine_up > 0)
@@ -315,10 +311,8 @@ class SiteMode:
 
 
 def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
-    """Return the bundles of switches below and the boxes that positions share: none where each can have its own.
-
-    `split`: bundles of single links may be joined to larger ones.
-    """
+    """Return the bundles of switches below and the boxes that positions share: none where each can have its own."""
+    # `split`: bundles of single links may be joined to larger ones.
     each = np.maximum(boxes // np.maximum(below, 1), 1)
     joined = (up == bundle * each) | (np.equal(bundle, 1) & split)
     alone = (below * each == boxes) & (up % each == 0) & joined

@@ -58,10 +58,8 @@ def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> 
 
 
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
-    """Count the fewest boxes of the top tier, at least `fewest`, for `positions` positions of `taken` ports each.
-
-    The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
-    """
+    """Count the fewest boxes of the top tier, at least `fewest`, for `positions` positions of `taken` ports each."""
+    # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
     ports = s.core_ports
     boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
     boxes = np.maximum(boxes, -(-(positions * taken + s.wan_ports) // ports))
@@ -166,11 +164,9 @@ def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[
 
 
 def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
-    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, with their prices.
-
-    Where power counts, those of least power are returned too, and with `s.whole` all undominated ones between the two.
-    They depend on the number of domains alone where no lengths and shares of leaf domains count.
-    """
+    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, with prices."""
+    # Where power counts, those of least power are returned too, and with `s.whole` all undominated ones between the
+    # two. They depend on the number of domains alone where no lengths and shares of leaf domains count.
     m, n, domains = s.mode, s.network, s.domains(domain)
     apart = (s.racks, domain) if by_reach(n) or n.asked_core_share or n.max_oversubscription else ()
     key: tuple[Any, ...] = m.switch.name, m.family, m.rails, m.split, s.spine, s.core, domains, apart, s.wan_ports
@@ -194,7 +190,6 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
 
 
 def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
-    """Yield the trees of which all spines reach all leaves, and the cheapest cores over pods of some rails."""
     every, domains = s.mode.rails, s.domains(domain)
     if _allowed(s, 2) and s.pins.get("leaf_domains_per_pod", domains) == domains:
         _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
@@ -283,7 +278,6 @@ class PodBounds(ArrayTable):
     """Pods of some leaf domains over leaves with some uplinks, and what they cost at least."""
 
     case: Ints
-    pods: Ints
     rails: Ints
     width: Ints
     domain: Ints
@@ -311,7 +305,7 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
     kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
     link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
-    columns = case, pods, x.rails, x.width, x.domain, x.up, spines, base[0], position[0], link, usd, mw
+    columns = case, x.rails, x.width, x.domain, x.up, spines, base[0], position[0], link, usd, mw
     return PodBounds(*columns).part(np.flatnonzero(kept))
 
 

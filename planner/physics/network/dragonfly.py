@@ -188,8 +188,7 @@ class Dragonfly(Design):
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at which links of a network's WAN gateway end, by number."""
-        own = number % self.pods, number // self.pods
-        return RouterGroups(self).out(network, *own, behind=self.pod_uplinks)
+        return RouterGroups(self).out(network, number % self.pods, number // self.pods, behind=self.pod_uplinks)
 
     def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
         """Return the network of links between groups, and the group and the link's number there at both ends."""

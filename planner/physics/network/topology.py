@@ -274,10 +274,8 @@ class Design:
 
     @property
     def oversubscription(self) -> tuple[float, float, float]:
-        """Rate down over up of leaf, spine and core by the links that a full leaf, pod and zone are assured of, or 1.
-
-        That of a leaf times that of a spine is the rate of a full pod's or group's endpoints over that of its links.
-        """
+        """Rate down over up of leaf, spine and core by the links assured to a full leaf, pod and zone, or 1."""
+        # That of a leaf times that of a spine is the rate of a full pod's or group's endpoints over that of its links.
         exits, leaves = self.exits, self.rails_per_pod * self.domains_per_pod
         leaf = 1.0 if self.single else self.leaf_down / (exits["leaf"] * self.link_nics)
         spine = leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
