@@ -60,17 +60,14 @@ def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
 
 
 class Count:
-    """Cables by stage and ports in use, both ends of every cable ticked off; ports of several cables, or not there.
-
-    `tiers`: how many switches a tier has and how many ports each of them.
-    """
+    """Cables by stage, and ports in use by tier, both ends ticked off; `tiers`: the switches and the ports of each."""
 
     def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
-        self.twice: list[str] = []
-        self.absent: list[str] = []
+        self.twice: list[str] = []  # ports of several cables
+        self.absent: list[str] = []  # ports that are not there
         for cable in stream:
             self.cables[cable.low_tier, cable.high_tier] += len(cable.low)
             self._tick(cable.low_tier, cable.low, cable.low_port)
@@ -144,10 +141,7 @@ def cables(physics: PlanPhysics) -> Violations:
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that there is a WAN gateway just where one is asked for, and its ports, switches, links and price.
-
-    Its rate is enough for gradients, 8·bytes/t_wan <= ports · rate, and these fit the uplinks.
-    """
+    """Check that WAN gateways are just where they are asked for, their figures, and that gradients fit their links."""
     split = physics.plan.sites
     between = split.links if split is not None and physics.instance.wan is not None else None
     for site, fabric, network in fabrics(physics):
@@ -159,6 +153,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
             yield broken(f"wan_gateway[{site}]", stated)
         if gateway is None or switch is None:
             continue
+        # The rate is enough for the gradients: 8·bytes/t_wan <= ports · rate.
         carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
         ports = "Gbps of the WAN gateway's ports"
         yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, "Gbps of gradients", ports)

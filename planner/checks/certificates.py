@@ -29,10 +29,7 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
         "formulation": (certificate.SITES_FORMULATION,),
         "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
     },
-    "wan": {
-        "formulation": (certificate.WAN_FORMULATION,),
-        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
-    },
+    "wan": {"formulation": (certificate.WAN_FORMULATION,), "minimizes": (LEAST_CAPITAL, certificate.UNPRICED)},
 }
 
 
@@ -72,12 +69,10 @@ def _gap(rule: str, value: float | None, bound: float | None, stated: float | No
 
 
 def each_certificate(physics: PlanPhysics) -> Violations:
-    """Check each certificate's gap, bound, status, seed and size, and that its objective is the one recomputed.
-
-    What is decided jointly is proven jointly: layout, fabric and placement state the value of the whole plan.
-    """
+    """Check each certificate's gap, bound, status, seed and size, and that its objective is the one recomputed."""
     allowed = max(TOLERANCE, physics.instance.objective.days_given_up)
     days = physics.metrics.days_to_train if physics.metrics else None
+    # What is decided jointly is proven jointly: layout, fabric and placement state the value of the whole plan.
     values = dict.fromkeys(JOINT, days if physics.instance.objective.minimize == "loss" else _value(physics))
     values |= {"sites": _capital_usd(physics), "wan": sites.objective(physics), "pools": days_of_pools(physics)}
     for name, claim in certificates(physics.plan).items():
@@ -99,12 +94,11 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
-    price = recomputed(physics)
+    price, split = recomputed(physics), physics.plan.sites
     if price is None:
         return None
     in_all = cost.total_usd(physics) if physics.instance.objective.minimize == TCO else price.total_usd
-    excess = physics.plan.sites.excess if physics.plan.sites else ()
-    return None if in_all is None else in_all + sum(over.usd_per_year for over in excess)
+    return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
 def _value(physics: PlanPhysics) -> float | None:

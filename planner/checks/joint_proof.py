@@ -29,8 +29,6 @@ MOST_NAMED = 20  # columns; a proof that misses as many is wrong in the same way
 RULE = "joint_columns"
 
 Key = tuple[Any, ...]
-
-
 CUT = (*(LAYOUT_KEYS.get(choice.name, choice.name) for choice in fields(LayerShape)), "schedule")
 NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_rack")
 
@@ -351,10 +349,8 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     elif stated == "fabric" and found is not None:
         largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)
         if largest <= joined:
-            yield broken(
-                "limited_by",
-                f"fabric stated, but one more block makes {largest:,} racks of a site <= {joined:,.0f} joined",
-            )
+            block_makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
+            yield broken("limited_by", f"fabric stated, but {block_makes}")
     elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and found is not None:

@@ -1,8 +1,4 @@
-"""Rules of the layout, of pools of different GPUs, and of a chosen model.
-
-The parallel strategy and all that physics predicts of it; a model that can be built, is of the scaling law's size and
-is trained by the deadline.
-"""
+"""Rules of the layout and all that physics predicts of it, of pools of different GPUs, and of a chosen model."""
 
 import math
 from collections.abc import Iterator
@@ -36,12 +32,7 @@ def well_formed(physics: PlanPhysics) -> Violations:
 
 @needs("layout")
 def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that each degree of parallelism divides what it shares out, goes with the others, and fits its racks.
-
-    Tensor parallelism divides query and KV heads alike, its inner degree the outer one; only 1F1B is interleaved, over
-    several stages with a micro-batch for each at least; layers run twice under full recompute alone. The experts are
-    over GPUs of one stage and site.
-    """
+    """Check that each degree of parallelism divides what it shares out, goes with the others, and fits its racks."""
     model, strategy = machine_of(physics.instance).model, strategy_of(layout)
     (tensor, _, expert), inner = layout.degrees, layout.tensor_parallel_inner
     stages, chunks, repeats = layout.pipeline_parallel, layout.virtual_stages, sum(layout.recomputed_layers_per_stage)
@@ -137,10 +128,7 @@ def interval(rule: str, stated: tuple[float, float], found: tuple[float, float])
 
 @needs("layout")
 def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the layout assumes no faster network than the transport and the fabric of any site are.
-
-    The links between sites with replicas, less their headroom, are as wide and near as is assumed.
-    """
+    """Check that no transport, fabric, or link between sites less its headroom is slower than the layout assumes."""
     fabrics = sorted(physics.plan.fabric.sites.items()) if physics.plan.fabric else ()
     for name, what in (("pipeline_send_slowdown", "pipeline sends"), ("allreduce_slowdown", "all-reduces")):
         given, own = getattr(layout.assumptions, name), "the transport's own slowdown"

@@ -265,10 +265,7 @@ def mean_short(needed: int, n: int, p: float) -> float:
 
 
 def sections(physics: PlanPhysics) -> Violations:
-    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says.
-
-    Links are those of the plan's own fabrics, of lanes alike at all sites, or of the one whose links fail least.
-    """
+    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
     wanted = failures is not None and layout is not None

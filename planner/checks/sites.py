@@ -139,10 +139,7 @@ def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
 
 @needs("sites")
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that one link joins every two open sites, with the figures of its ends and wavelengths.
-
-    These fit the leasable fibre, and the rate at which the layout counts on exchanging gradients, with headroom.
-    """
+    """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
     wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
     yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), wanted)
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
