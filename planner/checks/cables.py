@@ -220,8 +220,7 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
         return 0.0
     sends_back = sum(1 for chunk in range(virtual_stages) for stage in range(places) if (chunk, stage) != (0, 0))
     if layout.zero_stage < 2:
-        begins_early = layout.schedule == "1f1b" and software.hides("gradients")
-        return float(sends_back if begins_early else 0)
+        return float(sends_back if layout.schedule == "1f1b" and software.hides("gradients") else 0)
     shown = virtual_stages if virtual_stages == 1 else virtual_stages * (not software.hides("sends"))
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 

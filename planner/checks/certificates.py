@@ -84,8 +84,7 @@ def each_certificate(physics: PlanPhysics) -> Violations:
         if claim.status not in ("optimal", "feasible"):
             yield broken(f"optimal[{name}]", f"there is a decision, its certificate says {claim.status}")
         if values.get(name) is not None:
-            what = f"objective ({claim.minimizes})"
-            yield from must_equal(f"certified[{name}]", what, claim.objective, values[name])
+            yield from must_equal(f"certified[{name}]", f"objective ({claim.minimizes})", claim.objective, values[name])
         yield from must_equal(f"one_run[{name}]", "seed against the plan's", claim.seed, physics.plan.seed)
         sizes = claim.seconds, claim.variables, claim.constraints
         if not (math.isfinite(claim.seconds) and min(sizes) >= 0):
@@ -127,8 +126,7 @@ def objective(physics: PlanPhysics) -> Violations:
         yield from at_most("objective", getattr(result, which), result.value, which, name)
     decision = physics.plan.layout or physics.plan.pools
     if decision and name != "loss":
-        proven = decision.certificate.bound
-        yield from at_most("objective", result.bound, proven, "bound", "proven by the certificate")
+        yield from at_most("objective", result.bound, decision.certificate.bound, "bound", "proven by the certificate")
 
 
 def cheaper(physics: PlanPhysics) -> Violations:
@@ -223,8 +221,7 @@ def ends(physics: PlanPhysics) -> Violations:
             limits.append((by_name[name].capital_usd, usd * share, f"USD of {name}", f"{share:g} of least USD"))
     if "simplest" in by_name and layout is not None:
         kinds = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
-        several = sum(degree > 1 for degree in kinds)
-        figures.append(("kinds of parallelism", by_name["simplest"].value, several))
+        figures.append(("kinds of parallelism", by_name["simplest"].value, sum(degree > 1 for degree in kinds)))
     if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
         local = by_name["leaf_local"].value
         figures.append(("share of groups under one leaf", local, _share_under_one_leaf(placement)))

@@ -59,8 +59,7 @@ def switch(physics: PlanPhysics) -> Violations:
             for name in ("port_gbps", "planes", "link_factor"):
                 what = f"{name} of a {tier.name} under those of a leaf"
                 yield from must_equal(rule, what, getattr(model, name), getattr(leaf, name))
-        offered = {"planes": leaf.planes * fabric.lanes, "ports_per_switch": leaf.ports}
-        yield from figures(rule, fabric, offered)
+        yield from figures(rule, fabric, {"planes": leaf.planes * fabric.lanes, "ports_per_switch": leaf.ports})
         yield from at_most(rule, fabric.split, leaf.breakout, "parts of a port", "parts that it can be split into")
         need, rate = nic_gbps * max(1, fabric.split), leaf.port_gbps * fabric.lanes
         yield from at_most(rule, need, rate, "Gbps of the NICs at a port", "Gbps of the ports")
@@ -73,15 +72,13 @@ def wirable(physics: PlanPhysics) -> Violations:
         if fault:
             yield broken(rule, fault)
         elif site in physics.designs:
-            reasons = unwirable(physics.designs[site], cross_rail=True)
-            yield from (broken(rule, reason) for reason in reasons)
+            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site], cross_rail=True))
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         most = network.max_rails_per_leaf or fabric.rails_per_leaf
         yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
         if len(fabric.tiers) == 1 and fabric.family == "rail":
-            above = [f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_")]
-            above += ["pods", "zones"]
-            yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys(above, 0))
+            above = (f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_"))
+            yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys([*above, "pods", "zones"], 0))
 
 
 def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
@@ -247,8 +244,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             "allreduce_slowdown": transport.allreduce_slowdown(phi, design, *traffic.allreduces_leaving, free=free),
         }
         if physics.metrics is not None:
-            nic = physics.metrics.pipeline_send_nic_seconds
-            found["p2p_seconds"] = nic * fabric.pipeline_send_slowdown
+            found["p2p_seconds"] = physics.metrics.pipeline_send_nic_seconds * fabric.pipeline_send_slowdown
         yield from figures(f"slowdowns[{site}]", fabric, found)
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.

@@ -118,8 +118,7 @@ class Space:
             fit = self.gpus // tensor
             contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
             inners = self.pinned("tensor_parallel_inner", inner_degrees(tensor) if "tensor-2d" in has else [1])
-            together = (False, True) if tensor > 1 and "sequence" in has else (False,)
-            sequence = self.pinned("sequence_parallel", together)
+            sequence = self.pinned("sequence_parallel", [False, True] if tensor > 1 and "sequence" in has else [False])
             for context in self.pinned("context_parallel", contexts if "context" in has else [1]):
                 most = min(MAX_MICRO_BATCH if context == 1 else 1, self.sequences)
                 batches = self.pinned("microbatch_sequences", range(1, most + 1))

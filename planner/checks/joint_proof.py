@@ -112,8 +112,7 @@ def _columns_below(
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
-                    own = (zero, int(pipelines.p), int(pipelines.v), int(pipelines.stages_per_rack))
-                    key = (*_cut_key(cut), *own)
+                    key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
                     if key in wrong:
                         continue
                     columns = listed.get(key, [])

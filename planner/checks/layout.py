@@ -183,8 +183,7 @@ def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequen
     numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
     alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
     if rules.recompute != "free" and repeated and repeated not in alike:
-        counts = f"{repeated} of stages of {layers}"
-        yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {counts})"
+        yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {repeated} of stages of {layers})"
     if not rules.selective and layout.recompute == "selective":
         yield "layout.recompute: none or full (is 'selective')"
     if rules.even_stages and len(set(layers)) > 1:
@@ -348,10 +347,9 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
     seconds = days * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-    peak = machine_of(physics.instance).peak_flop_per_second
-    full = float(transformer.budget_flop(gpus * peak, seconds))
-    given, assumed = stated.assumed is not None, rate is not None
-    yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
+    full = float(transformer.budget_flop(gpus * machine_of(physics.instance).peak_flop_per_second, seconds))
+    what = "whether a rate is assumed"
+    yield from must_be("choice_figures[assumed]", what, stated.assumed is not None, rate is not None)
     ideals = [("ideal", stated.ideal, full)]
     if rate is not None and stated.assumed is not None:
         ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))

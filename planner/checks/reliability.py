@@ -351,8 +351,7 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
     lost, days = sum(plan.lost_days.values()), metrics.days_to_train - metrics.step_days_to_train
     yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
     for name, value in plan.lost_days.items():
-        rounded = value + 1e-9 * metrics.days_to_train
-        yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
+        yield from at_most(f"useful_share[{name}]", 0.0, value + 1e-9 * metrics.days_to_train, "days", "days lost")
 
 
 RULES = (sections,)

@@ -270,8 +270,7 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
 
 def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that every demand is stated once, the exchange carried whole, the rest as carried and missing."""
-    stated = ((demand.name, demand.a, demand.b) for demand in design.demands)
-    yield from once("demands", "entries", stated, req.demands)
+    yield from once("demands", "entries", ((own.name, own.a, own.b) for own in design.demands), req.demands)
     for name, demand, given in req.stated(design):
         rule, share = f"demands{name}", math.fsum(route.share for route in demand.routes)
         rate = given.gbps(req.rtt_ms(demand.a, demand.b))
