@@ -1,8 +1,7 @@
 """Rules of the cables one by one, of the WAN gateway, and of the links that pipeline sends and rings share.
 
-Ports for the wavelengths that end at a site, the exchange between sites through them and the uplinks that lead up to
-them. What sends and rings load, counted here a second time: sends from the order of passes, links from the cables,
-flows from the racks placed.
+What sends and rings load is counted here a second time: sends from the order of passes, links from the cables, flows
+from the racks placed.
 """
 
 import math
@@ -226,14 +225,11 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
 
 
 def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
-    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack.
-
-    A tree's are its cables over the blocks that they leave; a dragonfly's are those that flows are assured of.
-    """
+    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack."""
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
     in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
-    if isinstance(design, Dragonfly):
+    if isinstance(design, Dragonfly):  # links that flows are assured of; a tree's are its cables by block
         found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
         return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
     found = {}

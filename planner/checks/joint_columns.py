@@ -337,10 +337,9 @@ class Cut:
 def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
-    The bound is racks in use within the budget (whole modules of racks, buildings, connections, the cheapest link and
-    leaf port of each cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the
-    capacity of the sites.
-    Without a grid it is the racks at hand, or none where their price or power is too much.
+    They are within the budget (whole modules, buildings, connections, the cheapest link and leaf port of each cabled
+    GPU, counted years of the cheapest energy), the campus's power and the sites; without a grid the racks at hand, or
+    none where their price or power is too much.
     """
     hardware, grid, limits = instance.hardware, instance.grid, instance.limits
     power, budget = limits.facility_power_mw, limits.budget_usd

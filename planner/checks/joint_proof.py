@@ -176,10 +176,7 @@ def proof_violations(
     racks_in_use: int = 0,
     wired_gpus: int = 0,
 ) -> Violations:
-    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan.
-
-    The bound over every fabric is within that of every listed column, within the bound and the value.
-    """
+    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
         wanted = min_fabric_usd(asked.network) if asked.network is not None else None
