@@ -1,8 +1,7 @@
 """Rules of the cables one by one, of the WAN gateway, and of the links that pipeline sends and rings share.
 
-Ports for the wavelengths that end at a site, the exchange between sites through them and the uplinks that lead up to
-them. What sends and rings load, counted here a second time: sends from the order of passes, links from the cables,
-flows from the racks placed.
+What sends and rings load is counted here a second time: sends from the order of passes, links from the cables, flows
+from the racks placed.
 """
 
 import math
@@ -60,17 +59,14 @@ def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
 
 
 class Count:
-    """Cables by stage and ports in use, both ends of every cable ticked off; ports of several cables, or not there.
-
-    `tiers`: how many switches a tier has and how many ports each of them.
-    """
+    """Cables by stage, and ports in use by tier, both ends ticked off; `tiers`: the switches and the ports of each."""
 
     def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
-        self.twice: list[str] = []
-        self.absent: list[str] = []
+        self.twice: list[str] = []  # ports of several cables
+        self.absent: list[str] = []  # ports that are not there
         for cable in stream:
             self.cables[cable.low_tier, cable.high_tier] += len(cable.low)
             self._tick(cable.low_tier, cable.low, cable.low_port)
@@ -144,10 +140,7 @@ def cables(physics: PlanPhysics) -> Violations:
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that there is a WAN gateway just where one is asked for, and its ports, switches, links and price.
-
-    Its rate is enough for gradients, 8·bytes/t_wan <= ports · rate, and these fit the uplinks.
-    """
+    """Check that WAN gateways are just where they are asked for, their figures, and that gradients fit their links."""
     split = physics.plan.sites
     between = split.links if split is not None and physics.instance.wan is not None else None
     for site, fabric, network in fabrics(physics):
@@ -159,6 +152,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
             yield broken(f"wan_gateway[{site}]", stated)
         if gateway is None or switch is None:
             continue
+        # The rate is enough for the gradients: 8·bytes/t_wan <= ports · rate.
         carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
         ports = "Gbps of the WAN gateway's ports"
         yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, "Gbps of gradients", ports)
@@ -225,21 +219,17 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
         return 0.0
     sends_back = sum(1 for chunk in range(virtual_stages) for stage in range(places) if (chunk, stage) != (0, 0))
     if layout.zero_stage < 2:
-        begins_early = layout.schedule == "1f1b" and "gradients" in software.overlaps
-        return float(sends_back if begins_early else 0)
+        return float(sends_back if layout.schedule == "1f1b" and "gradients" in software.overlaps else 0)
     shown = virtual_stages if virtual_stages == 1 else virtual_stages * ("sends" not in software.overlaps)
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 
 
 def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
-    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack.
-
-    A tree's are its cables over the blocks that they leave; a dragonfly's are those that flows are assured of.
-    """
+    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack."""
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
     in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
-    if isinstance(design, Dragonfly):
+    if isinstance(design, Dragonfly):  # links that flows are assured of; a tree's are its cables by block
         found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
         return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
     found = {}

@@ -29,10 +29,7 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
         "formulation": (certificate.SITES_FORMULATION,),
         "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
     },
-    "wan": {
-        "formulation": (certificate.WAN_FORMULATION,),
-        "minimizes": (LEAST_CAPITAL, certificate.UNPRICED),
-    },
+    "wan": {"formulation": (certificate.WAN_FORMULATION,), "minimizes": (LEAST_CAPITAL, certificate.UNPRICED)},
 }
 
 
@@ -72,12 +69,10 @@ def _gap(rule: str, value: float | None, bound: float | None, stated: float | No
 
 
 def each_certificate(physics: PlanPhysics) -> Violations:
-    """Check each certificate's gap, bound, status, seed and size, and that its objective is the one recomputed.
-
-    What is decided jointly is proven jointly: layout, fabric and placement state the value of the whole plan.
-    """
+    """Check each certificate's gap, bound, status, seed and size, and that its objective is the one recomputed."""
     allowed = max(TOLERANCE, physics.instance.objective.days_given_up)
     days = physics.metrics.days_to_train if physics.metrics else None
+    # What is decided jointly is proven jointly: layout, fabric and placement state the value of the whole plan.
     values = dict.fromkeys(JOINT, days if physics.instance.objective.minimize == "loss" else _value(physics))
     values |= {"sites": _capital_usd(physics), "wan": sites.objective(physics), "pools": days_of_pools(physics)}
     for name, claim in certificates(physics.plan).items():
@@ -89,8 +84,7 @@ def each_certificate(physics: PlanPhysics) -> Violations:
         if claim.status not in ("optimal", "feasible"):
             yield broken(f"optimal[{name}]", f"there is a decision, its certificate says {claim.status}")
         if values.get(name) is not None:
-            what = f"objective ({claim.minimizes})"
-            yield from must_equal(f"certified[{name}]", what, claim.objective, values[name])
+            yield from must_equal(f"certified[{name}]", f"objective ({claim.minimizes})", claim.objective, values[name])
         yield from must_equal(f"one_run[{name}]", "seed against the plan's", claim.seed, physics.plan.seed)
         sizes = claim.seconds, claim.variables, claim.constraints
         if not (math.isfinite(claim.seconds) and min(sizes) >= 0):
@@ -99,12 +93,11 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
-    price = recomputed(physics)
+    price, split = recomputed(physics), physics.plan.sites
     if price is None:
         return None
     in_all = cost.total_usd(physics) if physics.instance.objective.minimize == TCO else price.total_usd
-    excess = physics.plan.sites.excess if physics.plan.sites else ()
-    return None if in_all is None else in_all + sum(over.usd_per_year for over in excess)
+    return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
 def _value(physics: PlanPhysics) -> float | None:
@@ -133,8 +126,7 @@ def objective(physics: PlanPhysics) -> Violations:
         yield from at_most("objective", getattr(result, which), result.value, which, name)
     decision = physics.plan.layout or physics.plan.pools
     if decision and name != "loss":
-        proven = decision.certificate.bound
-        yield from at_most("objective", result.bound, proven, "bound", "proven by the certificate")
+        yield from at_most("objective", result.bound, decision.certificate.bound, "bound", "proven by the certificate")
 
 
 def cheaper(physics: PlanPhysics) -> Violations:
@@ -229,8 +221,7 @@ def ends(physics: PlanPhysics) -> Violations:
             limits.append((by_name[name].capital_usd, usd * share, f"USD of {name}", f"{share:g} of least USD"))
     if "simplest" in by_name and layout is not None:
         kinds = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
-        several = sum(degree > 1 for degree in kinds)
-        figures.append(("kinds of parallelism", by_name["simplest"].value, several))
+        figures.append(("kinds of parallelism", by_name["simplest"].value, sum(degree > 1 for degree in kinds)))
     if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
         local = by_name["leaf_local"].value
         figures.append(("share of groups under one leaf", local, _share_under_one_leaf(placement)))

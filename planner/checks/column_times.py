@@ -150,11 +150,8 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def tails(self) -> tuple[Any, Any]:
-        """Seconds after the passes of a step, and in each micro-batch those that ZeRO exposes for the embeddings.
-
-        For unknown ZeRO stages the CPU's overhead alone.
-        """
-        if self.zero_stage is None:
+        """Seconds after the passes of a step, and in each micro-batch those that ZeRO exposes for the embeddings."""
+        if self.zero_stage is None:  # the CPU's overhead alone
             return self.cut.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
@@ -329,11 +326,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def sizes(self) -> Ints:
-        """Candidate numbers of layers of a stage, ascending.
-
-        They range from one layer a chunk, or all layers that the other stages cannot hold, to the layers that take no
-        longer than the limit.
-        """
+        """Layers of a stage, ascending: from one a chunk, or what others cannot hold, to the most below the limit."""
         layers, others = self.cut.space.layers, self.p - 1
         spared = max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
@@ -357,7 +350,15 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def recomputed(self) -> Ints:
         """Layers that each stage recomputes with each size, `NEVER` where it cannot hold it, or a pin excludes it."""
-        fewest, pins = self._fewest_recomputed, self.cut.space.instance.pins
+        pins, every = self.cut.space.instance.pins, np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
+        if self.cut.repeats == "no":
+            fewest = np.where(self._bytes(0) <= 1, 0 * every, NEVER)
+        else:  # each recomputed layer after the first saves the same memory
+            none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
+            saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
+            more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
+            some = np.where(np.minimum(one, full) <= 1, np.clip(1 + np.maximum(more, 0), 1, every), NEVER)
+            fewest = np.where((none <= 1) & (self.each <= 0), 0, some).astype(np.int64)
         layers, repeats = (pins.get(f"layout.{name}") for name in ("layers_per_stage", "recomputed_layers_per_stage"))
         if any(pinned is not None and len(pinned) != self.p for pinned in (layers, repeats)):
             return np.full_like(fewest, NEVER)
@@ -370,19 +371,6 @@ class PipelineSplits(ColumnTimes):
             wanted = alike if repeats is None else np.array(repeats)[:, None]
             fewest = np.where((fewest <= wanted) & (wanted <= self.sizes[None, :]), wanted, NEVER)
         return fewest
-
-    @cached_property
-    def _fewest_recomputed(self) -> Ints:
-        """Fewest layers to recompute to hold each size, or `NEVER`; each after the first saves the same memory."""
-        every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
-        if self.cut.repeats == "no":
-            return np.where(self._bytes(0) <= 1, 0 * every, NEVER)
-        none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
-        saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
-        more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
-        fewest = np.clip(1 + np.maximum(more, 0), 1, every)
-        some = np.where(np.minimum(one, full) <= 1, fewest, NEVER)
-        return np.where((none <= 1) & (self.each <= 0), 0, some).astype(np.int64)
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
@@ -479,10 +467,9 @@ class PipelineSplits(ColumnTimes):
 def witness(
     cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, seconds) of a column that takes less than `limit` seconds a micro-batch, or None.
+    """Return (micro-batches, least seconds of one over splits of the layers) of a column below the limit, or None.
 
-    The seconds are its minimum a micro-batch over splits of the layers. `micro_batches` are ascending; a set of them is
-    halved while its lower bound is below the limit.
+    `micro_batches` are ascending; a set of them is halved while its lower bound is below the limit.
     """
     found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
     if math.isinf(found):

@@ -254,10 +254,9 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
 @needs("curve", "layout", "cost")
 def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: Cost) -> Violations:
     """Check that the point of the plan itself, if one is, has the plan's figures, and that no point beats its bound."""
-    excess = physics.plan.sites.excess if physics.plan.sites else ()
     found = {
         "days_to_train": layout.metrics.days_to_train,
-        "capital_usd": cost.total_usd + sum(over.usd_per_year for over in excess),
+        "capital_usd": cost.total_usd + (physics.plan.sites.excess_usd if physics.plan.sites else 0.0),
         "mfu": layout.metrics.mfu,
         "idle_gpus": layout.gpus_idle,
         "layout": layout_in_short(layout),

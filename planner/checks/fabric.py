@@ -59,32 +59,26 @@ def switch(physics: PlanPhysics) -> Violations:
             for name in ("port_gbps", "planes", "link_factor"):
                 what = f"{name} of a {tier.name} under those of a leaf"
                 yield from must_equal(rule, what, getattr(model, name), getattr(leaf, name))
-        offered = {"planes": leaf.planes * fabric.lanes, "ports_per_switch": leaf.ports}
-        yield from figures(rule, fabric, offered)
+        yield from figures(rule, fabric, {"planes": leaf.planes * fabric.lanes, "ports_per_switch": leaf.ports})
         yield from at_most(rule, fabric.split, leaf.breakout, "parts of a port", "parts that it can be split into")
         need, rate = nic_gbps * max(1, fabric.split), leaf.port_gbps * fabric.lanes
         yield from at_most(rule, need, rate, "Gbps of the NICs at a port", "Gbps of the ports")
 
 
 def wirable(physics: PlanPhysics) -> Violations:
-    """Check that every tier fits its ports, with equal bundles, and each endpoint reaches every other.
-
-    A fabric of one switch a leaf domain, without a tier above, has no pods and no zones.
-    """
+    """Check that every tier fits its ports, with equal bundles, and each endpoint reaches every other."""
     for site, fabric, network in fabrics(physics):
         rule, fault = f"wirable[{site}]", design_fault(fabric, physics.cabled_racks(site))
         if fault:
             yield broken(rule, fault)
         elif site in physics.designs:
-            reasons = unwirable(physics.designs[site], cross_rail=True)
-            yield from (broken(rule, reason) for reason in reasons)
+            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site], cross_rail=True))
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         most = network.max_rails_per_leaf or fabric.rails_per_leaf
         yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
         if len(fabric.tiers) == 1 and fabric.family == "rail":
-            above = [f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_")]
-            above += ["pods", "zones"]
-            yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys(above, 0))
+            above = (f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_"))
+            yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys([*above, "pods", "zones"], 0))
 
 
 def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
@@ -238,11 +232,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 @needs("layout")
 def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the shares of traffic out of leaves, pods and zones, and the slowdowns by uplinks that are stated.
-
-    CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks of
-    one unit exchange keys and values, or tokens, all with all, and what leaves a leaf, a pod or a zone shares uplinks.
-    """
+    """Check the shares of traffic out of leaves, pods and zones, and the slowdowns by uplinks that are stated."""
     phi, group = physics.transport_slowdown, strategy_of(layout).unit_racks(physics.gpus_per_rack)
     for site, fabric, _, design in wired(physics):
         if site not in physics.crossings:
@@ -254,9 +244,10 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             "allreduce_slowdown": transport.allreduce_slowdown(phi, design, *traffic.allreduces_leaving, free=free),
         }
         if physics.metrics is not None:
-            nic = physics.metrics.pipeline_send_nic_seconds
-            found["p2p_seconds"] = nic * fabric.pipeline_send_slowdown
+            found["p2p_seconds"] = physics.metrics.pipeline_send_nic_seconds * fabric.pipeline_send_slowdown
         yield from figures(f"slowdowns[{site}]", fabric, found)
+        # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
+        # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
         domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
         blocks = [design.domain_racks * count for count in domains]
         shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in blocks]
@@ -332,11 +323,7 @@ def one_fabric(physics: PlanPhysics) -> Violations:
 
 @needs("fabric", "network")
 def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violations:
-    """Check that objective, bill and fabric state one price within the budget, and no kind listed has a lower one.
-
-    Kinds that were passed over for another reason may be cheaper: of families that were not asked for, and one switch
-    where a loss is to be survived.
-    """
+    """Check that objective, bill and fabric state one price within the budget, and no kind listed has a lower one."""
     objective, cost = physics.plan.objective, physics.plan.cost
     if CLUSTER not in plan.sites:
         return
@@ -346,6 +333,7 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
         yield from must_equal("cheapest", f"{name} in dollars", price or 0.0, usd)
     if optimal:
         yield from at_most("cheapest", usd, physics.instance.limits.budget_usd, "dollars", "of budget")
+    # Kinds passed over for another reason may be cheaper: families not asked for, one switch that is to survive a loss.
     for other in plan.alternatives:
         fabric = other.fabric
         if fabric is None or fabric.family not in network.families:

@@ -85,11 +85,7 @@ class Space:
         return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
 
     def cuts(self) -> Iterator["Cut"]:
-        """Yield every way to cut a layer, with each schedule.
-
-        Where the experts' exchange overlaps under some pipelines alone, it is overlapped and exposed: under those of
-        one stage or with interleaving it overlaps unless layers run again, under the others never.
-        """
+        """Yield every way to cut a layer, with each schedule."""
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
@@ -99,6 +95,8 @@ class Space:
             whole = replace(shape, recompute=keeps)
             exposed = replace(whole, experts_overlap=False)
             ways: list[tuple[LayerShape, Repeats, bool | None]] = [(whole, repeats, None)]
+            # Under pipelines of one stage or with interleaving the exchange overlaps unless layers run again, under the
+            # others never.
             if limits_expert_overlap(machine, whole):
                 ways = [(whole, "no", True)] if repeats != "some" else []
                 ways += [(exposed, "some", True)] if repeats != "no" else []
@@ -120,8 +118,7 @@ class Space:
             fit = self.gpus // tensor
             contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
             inners = self.pinned("tensor_parallel_inner", inner_degrees(tensor) if "tensor-2d" in has else [1])
-            together = (False, True) if tensor > 1 and "sequence" in has else (False,)
-            sequence = self.pinned("sequence_parallel", together)
+            sequence = self.pinned("sequence_parallel", [False, True] if tensor > 1 and "sequence" in has else [False])
             for context in self.pinned("context_parallel", contexts if "context" in has else [1]):
                 most = min(MAX_MICRO_BATCH if context == 1 else 1, self.sequences)
                 batches = self.pinned("microbatch_sequences", range(1, most + 1))
@@ -182,13 +179,10 @@ def inner_degrees(degree: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class CutPipelines:
-    """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas.
+    """Pipelines of a cut, one entry each, the blocks of racks that hold their replicas, and ranges with both ends."""
 
-    Each has a range of replicas and one of micro-batches, both ends included; `fastest_ranges` sets the widest.
-    """
-
-    p: Ints
-    v: Ints
+    p: Ints  # stages
+    v: Ints  # virtual stages
     stages_per_rack: Ints
     block_racks: Ints
     block_replicas: Ints
@@ -300,10 +294,7 @@ class Cut:
         return layer_bytes(self.machine, self.shape)
 
     def pipelines(self) -> CutPipelines:
-        """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
-
-        Cuts that split a replica alike share the result.
-        """
+        """Return every pipeline of the cut; cuts that split a replica alike share the result."""
         known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
         if key not in known:
             known[key] = self._all_pipelines()
@@ -346,10 +337,9 @@ class Cut:
 def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
-    The bound is racks in use within the budget (whole modules of racks, buildings, connections, the cheapest link and
-    leaf port of each cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the
-    capacity of the sites.
-    Without a grid it is the racks at hand, or none where their price or power is too much.
+    They are within the budget (whole modules, buildings, connections, the cheapest link and leaf port of each cabled
+    GPU, counted years of the cheapest energy), the campus's power and the sites; without a grid the racks at hand, or
+    none where their price or power is too much.
     """
     hardware, grid, limits = instance.hardware, instance.grid, instance.limits
     power, budget = limits.facility_power_mw, limits.budget_usd
@@ -442,10 +432,7 @@ def _candidates(grid: Grid) -> list[PowerNode]:
 
 
 def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]], dict[str, float]]:
-    """Pair the candidates with the modules that each may have by itself; return those within each area's headroom too.
-
-    A site is limited by its land, by its circuits with all built and bought, by its area and by a pin.
-    """
+    """Pair the candidates with the modules that each may have by itself; return those of each area's headroom too."""
     hardware, soft, rule = instance.hardware, grid.rules.soft, grid.rules.interconnect
     each, rooms = hardware.racks_per_module, list[tuple[PowerNode, float]]()
     load, land = cost.facility_mw(hardware, each), cost.cooling_m2(hardware, each)
@@ -467,10 +454,7 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
 
 
 class MaxRacks:
-    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's.
-
-    A fabric joins what the proof says, or more if the checker's own designs do; any number where it is silent.
-    """
+    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's."""
 
     def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
         proof = JointProof() if proof is None else proof
@@ -482,6 +466,7 @@ class MaxRacks:
         """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
+            # A fabric joins what the proof says, or more if the checker's own designs do.
             joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, math.inf))
             own = int(min(max_racks(self.instance, wired_gpus), joined))
             self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own

@@ -29,8 +29,6 @@ MOST_NAMED = 20  # columns; a proof that misses as many is wrong in the same way
 RULE = "joint_columns"
 
 Key = tuple[Any, ...]
-
-
 CUT = (*(LAYOUT_KEYS.get(choice.name, choice.name) for choice in fields(LayerShape)), "schedule")
 NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_rack")
 
@@ -114,8 +112,7 @@ def _columns_below(
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
-                    own = (zero, int(pipelines.p), int(pipelines.v), int(pipelines.stages_per_rack))
-                    key = (*_cut_key(cut), *own)
+                    key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
                     if key in wrong:
                         continue
                     columns = listed.get(key, [])
@@ -179,10 +176,7 @@ def proof_violations(
     racks_in_use: int = 0,
     wired_gpus: int = 0,
 ) -> Violations:
-    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan.
-
-    The bound over every fabric is within that of every listed column, within the bound and the value.
-    """
+    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
         wanted = min_fabric_usd(asked.network) if asked.network is not None else None
@@ -351,10 +345,8 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     elif stated == "fabric" and found is not None:
         largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)
         if largest <= joined:
-            yield broken(
-                "limited_by",
-                f"fabric stated, but one more block makes {largest:,} racks of a site <= {joined:,.0f} joined",
-            )
+            block_makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
+            yield broken("limited_by", f"fabric stated, but {block_makes}")
     elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and found is not None:

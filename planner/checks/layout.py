@@ -1,8 +1,4 @@
-"""Rules of the layout, of pools of different GPUs, and of a chosen model.
-
-The parallel strategy and all that physics predicts of it; a model that can be built, is of the scaling law's size and
-is trained by the deadline.
-"""
+"""Rules of the layout and all that physics predicts of it, of pools of different GPUs, and of a chosen model."""
 
 import math
 from collections.abc import Iterator
@@ -36,12 +32,7 @@ def well_formed(physics: PlanPhysics) -> Violations:
 
 @needs("layout")
 def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that each degree of parallelism divides what it shares out, goes with the others, and fits its racks.
-
-    Tensor parallelism divides query and KV heads alike, its inner degree the outer one; only 1F1B is interleaved, over
-    several stages with a micro-batch for each at least; layers run twice under full recompute alone. The experts are
-    over GPUs of one stage and site.
-    """
+    """Check that each degree of parallelism divides what it shares out, goes with the others, and fits its racks."""
     model, strategy = machine_of(physics.instance).model, strategy_of(layout)
     (tensor, _, expert), inner = layout.degrees, layout.tensor_parallel_inner
     stages, chunks, repeats = layout.pipeline_parallel, layout.virtual_stages, sum(layout.recomputed_layers_per_stage)
@@ -137,10 +128,7 @@ def interval(rule: str, stated: tuple[float, float], found: tuple[float, float])
 
 @needs("layout")
 def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the layout assumes no faster network than the transport and the fabric of any site are.
-
-    The links between sites with replicas, less their headroom, are as wide and near as is assumed.
-    """
+    """Check that no transport, fabric, or link between sites less its headroom is slower than the layout assumes."""
     fabrics = sorted(physics.plan.fabric.sites.items()) if physics.plan.fabric else ()
     for name, what in (("pipeline_send_slowdown", "pipeline sends"), ("allreduce_slowdown", "all-reduces")):
         given, own = getattr(layout.assumptions, name), "the transport's own slowdown"
@@ -195,8 +183,7 @@ def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequen
     numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
     alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
     if rules.recompute != "free" and repeated and repeated not in alike:
-        counts = f"{repeated} of stages of {layers}"
-        yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {counts})"
+        yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {repeated} of stages of {layers})"
     if not rules.selective and layout.recompute == "selective":
         yield "layout.recompute: none or full (is 'selective')"
     if rules.even_stages and len(set(layers)) > 1:
@@ -360,10 +347,9 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
     seconds = days * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-    peak = machine_of(physics.instance).peak_flop_per_second
-    full = float(transformer.budget_flop(gpus * peak, seconds))
-    given, assumed = stated.assumed is not None, rate is not None
-    yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
+    full = float(transformer.budget_flop(gpus * machine_of(physics.instance).peak_flop_per_second, seconds))
+    what = "whether a rate is assumed"
+    yield from must_be("choice_figures[assumed]", what, stated.assumed is not None, rate is not None)
     ideals = [("ideal", stated.ideal, full)]
     if rate is not None and stated.assumed is not None:
         ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))

@@ -105,10 +105,7 @@ def blocks(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -
 
 
 def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]]:
-    """List the racks of each rack stage: stripe by stripe, in it block by block, in that stage by stage.
-
-    The first `stages` mod `stripes` stripes have a stage more than the others; a stage of a block has `unit` racks.
-    """
+    """List the racks of each rack stage: stripe by stripe, in it block by block, in that `unit` racks a stage."""
     order: list[list[int]] = []
     for stripe in range(stripes):
         first, size = len(order), stages // stripes + (stripe < stages % stripes)

@@ -64,10 +64,7 @@ def within(
 
 
 def generation(physics: PlanPhysics) -> Violations:
-    """Check each authority's draw against its headroom, and that plants feed in what they can.
-
-    Without flows an authority's spare power feeds its sites.
-    """
+    """Check each authority's draw against its headroom, and that plants feed in what they can."""
     rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
         by_area = defaultdict[str, float](float)
@@ -85,7 +82,7 @@ def generation(physics: PlanPhysics) -> Violations:
                 yield broken(rule + year.suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
             elif rules.generation:
                 yield from within(physics, rule, mw, limit, "MW fed in", right, year.suffix)
-        if rules.generation and rules.grid_model == "none":
+        if rules.generation and rules.grid_model == "none":  # an authority's spare power feeds its sites
             for area, mw in sorted(by_area.items()):
                 nodes_of = [node for node in physics.grid.nodes if node.balancing_authority == area]
                 limit = max(0.0, sum(year.available[node.id] - node.load_mw for node in nodes_of))
@@ -205,10 +202,7 @@ class GridArrays:
 
 
 class Solved:
-    """A Laplacian in factors: one node of each island has zero angle, the others are free.
-
-    ArithmeticError where negative reactances cancel others, so that no flow follows.
-    """
+    """A Laplacian in factors, one node of each island at angle 0; ArithmeticError where reactances cancel others."""
 
     def __init__(self, grid: GridArrays, circuits: Any) -> None:
         from scipy.sparse import csr_matrix

@@ -265,10 +265,7 @@ def mean_short(needed: int, n: int, p: float) -> float:
 
 
 def sections(physics: PlanPhysics) -> Violations:
-    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says.
-
-    Links are those of the plan's own fabrics, of lanes alike at all sites, or of the one whose links fail least.
-    """
+    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
     wanted = failures is not None and layout is not None
@@ -354,8 +351,7 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
     lost, days = sum(plan.lost_days.values()), metrics.days_to_train - metrics.step_days_to_train
     yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
     for name, value in plan.lost_days.items():
-        rounded = value + 1e-9 * metrics.days_to_train
-        yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
+        yield from at_most(f"useful_share[{name}]", 0.0, value + 1e-9 * metrics.days_to_train, "days", "days lost")
 
 
 RULES = (sections,)

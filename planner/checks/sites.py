@@ -139,10 +139,7 @@ def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
 
 @needs("sites")
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that one link joins every two open sites, with the figures of its ends and wavelengths.
-
-    These fit the leasable fibre, and the rate at which the layout counts on exchanging gradients, with headroom.
-    """
+    """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
     wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
     yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), wanted)
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
@@ -273,8 +270,7 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
 
 def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that every demand is stated once, the exchange carried whole, the rest as carried and missing."""
-    stated = ((demand.name, demand.a, demand.b) for demand in design.demands)
-    yield from once("demands", "entries", stated, req.demands)
+    yield from once("demands", "entries", ((own.name, own.a, own.b) for own in design.demands), req.demands)
     for name, demand, given in req.stated(design):
         rule, share = f"demands{name}", math.fsum(route.share for route in demand.routes)
         rate = given.gbps(req.rtt_ms(demand.a, demand.b))
