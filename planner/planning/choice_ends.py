@@ -41,9 +41,7 @@ def ended_by_choice(
         proven = bound is not None and bound >= days * (1 - EPS)
         if gap and bound is not None:
             latest = min(latest, bound / (1 - gap))
-        most = max(
-            0.0, latest / days - 1
-        )  # share of the fewest days that the gap and the deadline leave to be given up
+        most = max(0.0, latest / days - 1)  # share of the fewest days that gap and deadline leave to be given up
         kept = None if search is None or proven else search.copy()
         chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)

@@ -249,17 +249,6 @@ class Run:
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
         return tuple(runs)
 
-    @property
-    def usd(self) -> dict[str, float]:
-        """Capital and each part of operation over the counted years."""
-        found = {"capital": sum(self.bill.capex_usd.values())}
-        found |= {name: usd * self.years for name, usd in self.upkeep_usd_per_year.items()}
-        for item in self.bought:
-            if item.life_years is not None:
-                spent = item.usd * replacements(self.years, item.life_years)
-                found[item.part] = found.get(item.part, 0.0) + spent
-        return found
-
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
         operation, grid = self.operation, self.instance.grid
@@ -276,7 +265,12 @@ class Run:
 
     def section(self) -> RunPlan:
         """Return the section of the plan."""
-        usd, tokens = self.usd, self.instance.workload.tokens
+        tokens, usd = self.instance.workload.tokens, {"capital": sum(self.bill.capex_usd.values())}
+        usd |= {name: yearly * self.years for name, yearly in self.upkeep_usd_per_year.items()}
+        for item in self.bought:
+            if item.life_years is not None:
+                spent = item.usd * replacements(self.years, item.life_years)
+                usd[item.part] = usd.get(item.part, 0.0) + spent
         total = sum(usd.values())
         carbon = [site.carbon_tonnes for site in self.sites.values()]
         return RunPlan(
