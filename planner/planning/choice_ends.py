@@ -107,8 +107,6 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
-
     def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
         days = days_of(world.problem.instance, other.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)

@@ -113,7 +113,6 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
-    """Write the shares of the pools and each pool's layout, with the certificate of all pools together."""
     instance, names = pools.instance, [pool.name for pool in pools.instance.hardware.pools]
     every = enumerate(zip(names, shares.points, strict=True))
     training = [(k, name, point) for k, (name, point) in every if point is not None]

@@ -295,7 +295,6 @@ def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
 
 
 def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> None:
-    """Add the projections, and the scores: in one flash kernel, or as batched products with a softmax between them."""
     m, model, t = p.m, p.m.model, s.tensor_parallel
     latent = model.latent_attention
     if latent is None:
@@ -348,7 +347,7 @@ def narrow_heads(m: Machine) -> float:
 
 
 def _unfused_scores(p: Passes, s: LayerShape) -> None:
-    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout."""
+    # No masked half is skipped.
     # The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
     # and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too,
     # where heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else
@@ -372,7 +371,6 @@ def _unfused_scores(p: Passes, s: LayerShape) -> None:
 
 
 def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
-    """Add an FFN: a product in, two as wide where it is gated, the activation, and a product out."""
     gated = p.m.model.gated_ffn
     h, f = p.m.model.hidden, width / t
     p.gemm(f"{name} in", tokens, h, f * (2 if gated else 1))

@@ -377,7 +377,7 @@ def once_parts(
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
-        "end_sharding": 0.0,
+        "end_sharding": 0.0 * micro_batches,
     }
     if zero >= 2:
         # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
@@ -481,7 +481,6 @@ def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
     x, shape, group = pipeline_of_strategy(m, c, strategy), strategy.shape, _group(m, strategy)
