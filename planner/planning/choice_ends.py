@@ -57,7 +57,7 @@ def _choice(
     world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
 ) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
     """Return the plan that the ends leave, slower by at most `most`, the objective's words on others, and all plans."""
-    instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
+    instance, progress = world.problem.instance, solving.progress
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
@@ -69,23 +69,14 @@ def _choice(
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
-    reported = notes(progress)
+    how: dict[str, Any] = {"time_limit": solving.deadline.limit, "progress": notes(progress)}
     if goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
-        found = ends_within(
-            world,
-            best,
-            within,
-            simpler=simpler,
-            indifferent=indifferent,
-            time_limit=limit,
-            progress=reported,
-            search=search,
-        )
+        found = ends_within(world, best, within, simpler=simpler, indifferent=indifferent, search=search, **how)
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = CapitalSearch.begun(world, almost, known=best, time_limit=limit, progress=reported).run()
+    cheap = CapitalSearch.begun(world, almost, known=best, **how).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
