@@ -238,7 +238,6 @@ def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, i
 
 
 def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
-    """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
     # Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
     # rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
     if target == "storage":

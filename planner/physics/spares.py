@@ -27,6 +27,7 @@ from planner.physics.recovery import (
     way_at,
     ways,
 )
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
@@ -92,9 +93,6 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
     first, chances = _chances(needed + spares, availability)
     short = np.maximum(0, needed - first - np.arange(len(chances)))
     return float(short @ chances)
-
-
-SECONDS_PER_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,10 +117,8 @@ def interval(
 
 def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
     """Return the interval round a time with the largest error, each way, of several predictions with their own."""
-    return (
-        predicted * min(low / middle for middle, (low, _) in of),
-        predicted * max(high / middle for middle, (_, high) in of),
-    )
+    low, high = min(low / middle for middle, (low, _) in of), max(high / middle for middle, (_, high) in of)
+    return predicted * low, predicted * high
 
 
 def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:

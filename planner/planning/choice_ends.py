@@ -41,9 +41,7 @@ def ended_by_choice(
         proven = bound is not None and bound >= days * (1 - EPS)
         if gap and bound is not None:
             latest = min(latest, bound / (1 - gap))
-        most = max(
-            0.0, latest / days - 1
-        )  # share of the fewest days that the gap and the deadline leave to be given up
+        most = max(0.0, latest / days - 1)  # share of the fewest days that gap and deadline leave to be given up
         kept = None if search is None or proven else search.copy()
         chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
         fastest = min(seen, key=lambda plan: plan.seconds, default=best)
@@ -59,7 +57,7 @@ def _choice(
     world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
 ) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
     """Return the plan that the ends leave, slower by at most `most`, the objective's words on others, and all plans."""
-    instance, progress, limit = world.problem.instance, solving.progress, solving.deadline.limit
+    instance, progress = world.problem.instance, solving.progress
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
@@ -71,23 +69,14 @@ def _choice(
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
-    reported = notes(progress)
+    how: dict[str, Any] = {"time_limit": solving.deadline.limit, "progress": notes(progress)}
     if goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
-        found = ends_within(
-            world,
-            best,
-            within,
-            simpler=simpler,
-            indifferent=indifferent,
-            time_limit=limit,
-            progress=reported,
-            search=search,
-        )
+        found = ends_within(world, best, within, simpler=simpler, indifferent=indifferent, search=search, **how)
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = CapitalSearch.begun(world, almost, known=best, time_limit=limit, progress=reported).run()
+    cheap = CapitalSearch.begun(world, almost, known=best, **how).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
@@ -109,8 +98,6 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
-
     def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
         days = days_of(world.problem.instance, other.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)

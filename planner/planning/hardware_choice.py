@@ -102,7 +102,6 @@ def best_choice(
 def _answer(
     alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
 ) -> JointSolution:
-    """Search on one GPU and rack, where there are others for what beats the best so far."""
     goal, asked, cache = alone.objective.minimize, (solving.left, solving.progress), solving.cache.of(alone)
     if goal == "total_cost_of_ownership_usd":
         return least_run_cost(alone, *asked, without=without, floor_usd=solving.floor)
@@ -110,8 +109,8 @@ def _answer(
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        first: dict[str, Any] = {"first": solving.first, "floor_usd": solving.floor}
-        return solve_joint_cost(alone, *asked, without=without, cache=cache, **first)
+        more: dict[str, Any] = {"without": without, "cache": cache, "first": solving.first}
+        return solve_joint_cost(alone, *asked, floor_usd=solving.floor, **more)
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)

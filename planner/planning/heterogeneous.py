@@ -36,7 +36,6 @@ from planner.solvers.progress import report
 from planner.solvers.signals import ENDED, Deadline
 from planner.units import money
 
-CLUSTER = "cluster"  # the id of a pool's one site
 OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
 
 
@@ -114,7 +113,6 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
-    """Write the shares of the pools and each pool's layout, with the certificate of all pools together."""
     instance, names = pools.instance, [pool.name for pool in pools.instance.hardware.pools]
     every = enumerate(zip(names, shares.points, strict=True))
     training = [(k, name, point) for k, (name, point) in every if point is not None]
@@ -162,7 +160,7 @@ def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetr
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     return write_layout(
         point.strategy,
-        data_parallel_by_site={CLUSTER: point.strategy.data_parallel},
+        data_parallel_by_site={cost.CLUSTER: point.strategy.data_parallel},
         racks=pools.instance.hardware.pools[k].racks,
         gpus_per_rack=problem.gpus,
         assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),

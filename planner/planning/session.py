@@ -85,8 +85,7 @@ def better_of(found: Plan, start: Plan | None) -> Plan:
     value, own = start.objective.value, found.objective.value
     if value is None or (own is not None and own <= value):
         return found
-    bound = found.objective.bound
-    objective = start.objective
+    bound, objective = found.objective.bound, start.objective
     if bound is not None and own is not None:
         gap = relative_gap(value, bound)
         objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
@@ -193,12 +192,11 @@ class Session:
         PlannerError
             The input cannot be used. An infeasible instance is a plan, not an error.
         """
-        reporter = Reporter(on_event=on_progress)
         options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
         return solve_once(
             read_question(instance, pins, constants),
             options,
-            reporter,
+            Reporter(on_event=on_progress),
             start=start,
             interrupt=interrupt,
             models=models,

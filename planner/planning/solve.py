@@ -102,7 +102,6 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
 
 
 def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
-    """Take all decisions for the instance's model in the time that is left."""
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")

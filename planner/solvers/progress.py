@@ -37,12 +37,11 @@ def turn(deadline: Deadline) -> Iterator[bool]:
 
 
 def _renew() -> None:
-    """Free the turn in a forked process, which has no thread that could give it back."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_renew)  # it has no thread that could give the turn back
 
 
 INDEX = "index.jsonl"

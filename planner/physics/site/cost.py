@@ -233,12 +233,10 @@ class Run:
             found["staff"] = operation.staff_usd_per_year
         return found | {part: usd for part, usd in self.bill.opex_usd_per_year.items() if part != "energy"}
 
-    @cached_property
     def by_year(self) -> tuple[YearRun, ...]:
-        """The counted years one by one, of a long run the first."""
-        count = min(MAX_YEARS, math.ceil(self.years - ROUNDING))
+        """List the counted years one by one, of a long run the first."""
         runs = []
-        for year in range(count):
+        for year in range(min(MAX_YEARS, math.ceil(self.years - ROUNDING))):
             part = min(1.0, self.years - year)
             usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
             for item in self.bought:
@@ -248,17 +246,6 @@ class Run:
                     usd[item.part] = usd.get(item.part, 0.0) + spent
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
         return tuple(runs)
-
-    @property
-    def usd(self) -> dict[str, float]:
-        """Capital and each part of operation over the counted years."""
-        found = {"capital": sum(self.bill.capex_usd.values())}
-        found |= {name: usd * self.years for name, usd in self.upkeep_usd_per_year.items()}
-        for item in self.bought:
-            if item.life_years is not None:
-                spent = item.usd * replacements(self.years, item.life_years)
-                found[item.part] = found.get(item.part, 0.0) + spent
-        return found
 
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
@@ -276,7 +263,12 @@ class Run:
 
     def section(self) -> RunPlan:
         """Return the section of the plan."""
-        usd, tokens = self.usd, self.instance.workload.tokens
+        tokens, usd = self.instance.workload.tokens, {"capital": sum(self.bill.capex_usd.values())}
+        usd |= {name: yearly * self.years for name, yearly in self.upkeep_usd_per_year.items()}
+        for item in self.bought:
+            if item.life_years is not None:
+                spent = item.usd * replacements(self.years, item.life_years)
+                usd[item.part] = usd.get(item.part, 0.0) + spent
         total = sum(usd.values())
         carbon = [site.carbon_tonnes for site in self.sites.values()]
         return RunPlan(
@@ -290,7 +282,7 @@ class Run:
             energy_joules_per_token=sum(self.mw.values()) * HOURS_PER_DAY * self.days * JOULES_PER_MWH / tokens,
             carbon_tonnes=None if any(value is None for value in carbon) else sum(value or 0.0 for value in carbon),
             sites=self.sites,
-            by_year=self.by_year,
+            by_year=self.by_year(),
             not_counted=tuple(self.not_counted()),
         )
 
@@ -338,14 +330,13 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
         each, watt = times(operation.fabric_life_years), 0.0
         if instance.grid is None and not hardware.overhead_includes_fabric and price is not None:
             watt = years * energy_usd_per_year(hardware.facility_overhead_factor / WATTS_PER_MW, price)
-        priced = {
-            "switches": tuple(_scaled(switch, each, "price_usd") for switch in network.switches),
-            "optics": _scaled(network.optics, each, "price_usd"),
-            "cables": _scaled(network.cables, each, "endpoint_usd", "switch_usd"),
-            "media": tuple(_scaled(medium, each, "price_usd", "usd_per_m") for medium in network.media),
-            "power_usd_per_watt": network.power_usd_per_watt * each + watt,
-        }
-        network = network.replaced(**priced)
+        network = network.replaced(
+            switches=tuple(_scaled(switch, each, "price_usd") for switch in network.switches),
+            optics=_scaled(network.optics, each, "price_usd"),
+            cables=_scaled(network.cables, each, "endpoint_usd", "switch_usd"),
+            media=tuple(_scaled(medium, each, "price_usd", "usd_per_m") for medium in network.media),
+            power_usd_per_watt=network.power_usd_per_watt * each + watt,
+        )
     rack, span = _scaled(rack, times(rack.life_years), "price_usd"), years if instance.grid is not None else None
     return instance.replaced(hardware__rack=rack, network=network, limits__operation_years=span)
 

@@ -147,7 +147,6 @@ def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -
 
 
 def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
-    """Yield the seconds that each phase waits for light."""
     for phase in form.phases:
         yield wan.round_trips * phase.trips * max(rtt_ms(one, other) for one, other in phase.links) / 1e3
 

@@ -104,7 +104,11 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
-        exchange, copies = tensor_seconds(m, s, gathered=operations.tensor_gathered_bytes(m))
+        # Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
+        # _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
+        wide = m.precision.collective_bytes
+        gathered = min(wide, operations.stored_bytes(m)) if m.software.keeps_cast_inputs else wide
+        exchange, copies = tensor_seconds(m, s, gathered=gathered)
         return count * (exchange * exposed + copies + start)
     element = s.tokens(m.sequence) * m.precision.collective_bytes
     # The input and output widths of the products that are divided.
@@ -391,18 +395,6 @@ def sharding_traffic_seconds(
         return 0.0, reduce
     gather = exchange.seconds(operations.gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
-
-
-def end_sharding_seconds(
-    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup, end: Num
-) -> Num:
-    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch."""
-    # Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
-    # belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide what they can of it.
-    if zero_stage < 2:
-        return 0.0
-    _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)
-    return np.maximum(0.0, traffic - operations.head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 
 def wan_tail_seconds(

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Experts, Fp8Recipe, Model, Precision, Software
+from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics import Num
 from planner.physics.training.transformer import attention_inputs, attention_score_flop
 
@@ -128,14 +128,6 @@ def gathered_bytes(m: Machine) -> float:
         return m.precision.working_parameter_bytes
     in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
     return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
-
-
-def tensor_gathered_bytes(m: Machine) -> float:
-    """Return the bytes of an element as TP ranks gather it before a product."""
-    # Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
-    # _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
-    wide = m.precision.collective_bytes
-    return min(wide, stored_bytes(m)) if m.software.keeps_cast_inputs else wide
 
 
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
@@ -268,7 +260,29 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
     # Tokens are copied to k experts and summed back: k·h written and read, both ways.
     moved = own * h * (2 + 4 * experts.per_token)
     passes.elementwise("dispatch and combine", moved, moved)
-    _routed(passes, own, s, experts)
+    # The grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts. All wait
+    # for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one kernel,
+    # which activates and casts values in registers; the tokens that come in, and the gradients that come back, are cast
+    # before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their activation alone
+    # is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
+    gated, one_activation = m.model.gated_ffn, m.software.fused_experts
+    count = max(1.0, experts.count / s.expert_parallel)
+    rows = m.expert_imbalance * own * experts.per_token / count
+    fused = one_activation and h % FUSED_WIDTH == experts.ffn % FUSED_WIDTH == 0
+    each = Grouped(
+        count=count,
+        share=m.software.expert_efficiency,
+        start_seconds=0.0 if fused else m.software.expert_seconds,
+        cast_seconds=0.0 if fused else m.software.expert_cast_seconds,
+    )
+    width = experts.ffn * (2 if gated else 1)
+    passes.gemm("experts in", rows, h, width, grouped=replace(each, casts_gradient=not fused))
+    if not fused:
+        inner = m.expert_imbalance * own * experts.per_token * experts.ffn
+        apart = experts.clamped and not one_activation
+        forward, backward = CLAMPED_PASSES if apart else ACTIVATION_PASSES[gated]
+        passes.elementwise("experts activation", forward * inner, backward * inner)
+    passes.gemm("experts out", rows, experts.ffn, h, grouped=replace(each, casts_input=not fused))
     return passes
 
 
@@ -281,7 +295,6 @@ def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
 
 
 def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> None:
-    """Add the projections, and the scores: in one flash kernel, or as batched products with a softmax between them."""
     m, model, t = p.m, p.m.model, s.tensor_parallel
     latent = model.latent_attention
     if latent is None:
@@ -334,7 +347,7 @@ def narrow_heads(m: Machine) -> float:
 
 
 def _unfused_scores(p: Passes, s: LayerShape) -> None:
-    """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout."""
+    # No masked half is skipped.
     # The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
     # and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too,
     # where heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else
@@ -358,39 +371,12 @@ def _unfused_scores(p: Passes, s: LayerShape) -> None:
 
 
 def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
-    """Add an FFN: a product in, two as wide where it is gated, the activation, and a product out."""
     gated = p.m.model.gated_ffn
     h, f = p.m.model.hidden, width / t
     p.gemm(f"{name} in", tokens, h, f * (2 if gated else 1))
     forward, backward = ACTIVATION_PASSES[gated]
     p.elementwise(f"{name} activation", tokens * f * forward, tokens * f * backward)
     p.gemm(f"{name} out", tokens, f, h)
-
-
-def _routed(p: Passes, own: Num, s: LayerShape, experts: Experts) -> None:
-    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts."""
-    # All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
-    # kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
-    # are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their
-    # activation alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
-    m, gated, one_activation = p.m, p.m.model.gated_ffn, p.m.software.fused_experts
-    count = max(1.0, experts.count / s.expert_parallel)
-    rows = m.expert_imbalance * own * experts.per_token / count
-    fused = one_activation and m.model.hidden % FUSED_WIDTH == experts.ffn % FUSED_WIDTH == 0
-    each = Grouped(
-        count=count,
-        share=m.software.expert_efficiency,
-        start_seconds=0.0 if fused else m.software.expert_seconds,
-        cast_seconds=0.0 if fused else m.software.expert_cast_seconds,
-    )
-    width = experts.ffn * (2 if gated else 1)
-    p.gemm("experts in", rows, m.model.hidden, width, grouped=replace(each, casts_gradient=not fused))
-    if not fused:
-        inner = m.expert_imbalance * own * experts.per_token * experts.ffn
-        apart = experts.clamped and not one_activation
-        forward, backward = CLAMPED_PASSES if apart else ACTIVATION_PASSES[gated]
-        p.elementwise("experts activation", forward * inner, backward * inner)
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, grouped=replace(each, casts_input=not fused))
 
 
 def head_seconds(m: Machine, s: LayerShape) -> float:

@@ -377,8 +377,15 @@ def once_parts(
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
-        "end_sharding": micro_batches * layer_time.end_sharding_seconds(m, s, w, zero, group, end=end),
+        "end_sharding": 0.0 * micro_batches,
     }
+    if zero >= 2:
+        # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
+        # gradients: neither belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide
+        # what they can of it.
+        _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
+        exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
+        parts["end_sharding"] = micro_batches * exposed
     if not alone:
         met = sends_beside_rings(x, p, v, micro_batches, group.racks)
         parts["ring_wait"] = ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=layers)
@@ -423,12 +430,9 @@ def step_breakdown(
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
-Figure = float | dict[str, float] | tuple[float, float]
-
-
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
-) -> dict[str, Figure]:
+) -> dict[str, float | dict[str, float] | tuple[float, float]]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
@@ -477,7 +481,6 @@ def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them."""
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
     x, shape, group = pipeline_of_strategy(m, c, strategy), strategy.shape, _group(m, strategy)

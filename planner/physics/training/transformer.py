@@ -106,8 +106,6 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
     # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT; tokens use their top-k experts only.
     products = gemm_flop(_over_layers(model, active=True), micro_batch * sequence)
     full = attention_score_flop(model, sequence, micro_batch, causal=causal)
-    if not model.window_layers:
-        return products + model.layers * full
     windowed = attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window)
     return products + (model.layers - model.window_layers) * full + model.window_layers * windowed
 
