@@ -192,11 +192,12 @@ class Session:
         PlannerError
             The input cannot be used. An infeasible instance is a plan, not an error.
         """
+        reporter = Reporter(on_event=on_progress)
         options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
         return solve_once(
             read_question(instance, pins, constants),
             options,
-            Reporter(on_event=on_progress),
+            reporter,
             start=start,
             interrupt=interrupt,
             models=models,
