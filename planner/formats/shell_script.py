@@ -458,7 +458,7 @@ class ScriptText(RecipeText):
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a flag or override, add it next to the first of `likes` that is there, or remove it where it is None.
 
-        InputError: the present one is in a branch, has several values, or is computed by the shell.
+        Raise InputError where the present one is in a branch, has several values, or is computed by the shell.
         """
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:

@@ -205,7 +205,7 @@ def gpu_state_bytes(
     # `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
     # same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
     # copies and buckets are counted too.
-    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.context_parallel
+    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.degrees[1]
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
