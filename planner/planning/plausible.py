@@ -97,6 +97,8 @@ def unread(instance: Instance) -> Iterator[str]:
             yield f"{given[0]}{key}{more} limits no site: {remedy}"
     if grid.scenarios and grid.rules.scenarios == "off":
         yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
+    if grid.rules.scenarios != "off" and not grid.scenarios:
+        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
 
 
 def warn(*instances: Instance) -> None:

@@ -402,6 +402,8 @@ def test_what_is_given_and_not_read_is_named() -> None:
         "grid.scenarios are not read",
     ]
     assert list(implausible(planner.changed("two-sites-405b", {"grid.rules.interconnect.enabled": True}))) == []
+    (line,) = implausible(planner.changed("two-sites-405b", {"grid.rules.scenarios": "robust"}))
+    assert line.startswith("grid.rules.scenarios is robust without grid.scenarios")
     (line,) = implausible(planner.changed("one-rack", {"wan": {}}))
     assert line.startswith("wan is not read")
 

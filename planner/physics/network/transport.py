@@ -273,9 +273,11 @@ def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
 def shared_links(
     transport_slowdown: float, sends: Mapping[str, float], rings: Mapping[str, float]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together."""
-    # Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
-    # section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
+    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
+
+    Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
+    section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
+    """
 
     def slowed(load: float) -> float:
         return transport_slowdown * max(1.0, load)

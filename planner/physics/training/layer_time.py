@@ -78,10 +78,12 @@ def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
-    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward."""
-    # Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
-    # loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
-    # it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
+    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward.
+
+    Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
+    loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
+    it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
+    """
     if s.tensor_parallel == 1:
         return 0.0, 0.0
     one = sum(tensor_seconds(m, s, gathered=m.precision.collective_bytes)) + m.software.collective_seconds
@@ -153,8 +155,8 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
-    2412.19437, section 3.2.2). The busiest rank sets the time. Of what overlaps, `passes` hide their own seconds at
-    most.
+    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
+    share where routing is not even. Of what overlaps, `passes` hide their own seconds at most.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -274,9 +276,11 @@ def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
 
 
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
-    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it."""
-    # Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
-    # 4.1; Korthikanti 2022, section 4.2).
+    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it.
+
+    Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
+    4.1; Korthikanti 2022, section 4.2).
+    """
     level, size, gather = scale_up(m, 2) if inside else nic(m, 2, slowdown), pipeline_send_bytes(m, s), 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))

@@ -201,11 +201,14 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 def gpu_state_bytes(
     m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings."""
-    # `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
-    # same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    # copies and buckets are counted too.
-    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * s.degrees[1]
+    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
+
+    `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
+    same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
+    copies and buckets are counted too.
+    """
+    (_, context, _), usual = s.degrees, layers - front
+    cast, over = operations.weight_cast_bytes(m), replicas * context
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
@@ -225,9 +228,11 @@ def gpu_state_bytes(
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers."""
-    # A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
-    # to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
+    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
+
+    A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
+    to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
+    """
     model = m.model
     one = w.shared + (0.0 if model.experts is None else transformer.expert_parameters(model))
     dense = w.front - transformer.attention_parameters(model) / s.tensor_parallel

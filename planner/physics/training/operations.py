@@ -108,10 +108,12 @@ def casts(m: Machine) -> int:
 
 
 def weight_cast_bytes(m: Machine) -> float:
-    """Compute the bytes per weight of casts kept between micro-batches, in addition to the working weight."""
-    # Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts (module/linear.py,
-    # is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working weights; for weights in
-    # FP4, which no framework has, the instance's figure is taken.
+    """Compute the bytes per weight of casts kept between micro-batches, in addition to the working weight.
+
+    Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts (module/linear.py,
+    is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working weights; for weights in
+    FP4, which no framework has, the instance's figure is taken.
+    """
     working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
     if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
         return 0.0

@@ -70,10 +70,12 @@ def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p."""
-    # m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
-    # round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
-    # overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p.
+
+    m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
+    round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
+    overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    """
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
@@ -110,9 +112,11 @@ def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
 
 
 def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
-    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones."""
-    # Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
-    # (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones.
+
+    Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
+    (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """
     return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)
 
 

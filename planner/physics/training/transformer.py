@@ -68,10 +68,12 @@ def total_parameters(model: Model) -> int:
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Return the weights that one token meets: its experts of each layer, the head, and the `embedding` if asked."""
-    # The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
-    # and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
-    # and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
+    """Return the weights that one token meets: its experts of each layer, the head, and the `embedding` if asked.
+
+    The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
+    and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
+    and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
+    """
     ends = 2 if embedding and not model.tied_embeddings else 1
     return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
