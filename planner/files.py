@@ -190,7 +190,10 @@ def unwritable(path: Path, error: OSError) -> InputError:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file under another name and rename it; a device directly. InputError: it cannot; where the content is."""
+    """Write a file under a temporary name and rename it; follow a link, and write to a device or a pipe directly.
+
+    InputError: the file cannot be written; the message names the file that has the content instead.
+    """
     data = content if isinstance(content, bytes) else encoded(content, path)
     write_streamed(path, lambda: [data])
 

@@ -229,7 +229,10 @@ KINDS: Mapping[str, ArgumentKind] = {
 
 
 def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Refuse numbers out of range before a call, and other kinds but of a command, whose options `spelled` names."""
+    """Refuse numbers out of their ranges before the call begins, and of a library call what is of another kind.
+
+    `spelled` names the options of a command, whose kinds are checked already, in complaints.
+    """
     signature, names = inspect.signature(call), spelled or {}
     ranges = {name: RANGES.get(f"{call.__name__}.{name}") or RANGES.get(name) for name in signature.parameters}
     own = signature.parameters if spelled is None else ()

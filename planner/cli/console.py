@@ -350,7 +350,10 @@ class ProgressOptions:
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a watched command of options, records taken apart; refuse bad numbers and to write over what is read."""
+    """Return a command that shows its progress, and whose records of options stand as these options.
+
+    It refuses numbers out of range, named as options, and to write over a file that it reads.
+    """
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
         options = [(name, parameter.annotation, parameter.default)]

@@ -184,7 +184,7 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
 
 def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     """Write the bill as CSV, rounded so that it sums to the total. InternalError: it is not the fabric's price."""
-    lines = [line for line in _lines(built) if line[2] != 0]
+    lines = list(_lines(built))
     total, stated = sum(usd for *_, usd in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
@@ -192,7 +192,8 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     for part, where, count, metres, usd in lines:
         before += usd
         upto = round(before * 100)
-        rows.append((part, where, count, metres, f"{(upto - cents) / 100:.2f}"))
+        if count != 0:
+            rows.append((part, where, count, metres, f"{(upto - cents) / 100:.2f}"))
         cents = upto
     yield csv_text([BILL_HEADER, *rows, ("total", built.site, "", "", f"{cents / 100:.2f}")])
 

@@ -413,7 +413,7 @@ def megatron_flags(run: LaunchRun) -> dict[str, Any]:
 
 
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: it cannot be told it."""
+    """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: one has no setting."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
     if layout.zero_stage == 1:

@@ -426,8 +426,8 @@ def read_running(path: Path) -> list[RunningJob]:
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:
-            text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
-            logging.getLogger("planner").warning(text, where, at, unknown)
+            problem = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+            logging.getLogger("planner").warning(problem, where, at, unknown)
         kept = {HOLDS.get(state) for state in states}
         nodes, number, priority = row.get("NodeList"), row.get("JobId"), str(row.get("Priority"))
         if True not in kept and (nodes in (None, "", "(null)") or (unknown is None and False in kept)):

@@ -253,7 +253,10 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
-    """Return the pins of a run, completed by its batch and GPUs or the instance's. InputError: they do not agree."""
+    """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
+
+    InputError: another model or sequence length, or no whole number of replicas or of micro-batches.
+    """
     for problem in model_differences(run, instance):
         raise InputError(f"{where}: {problem}")
     if run.expert_tensor > 1:

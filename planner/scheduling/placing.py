@@ -252,7 +252,10 @@ REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) 
 
 
 def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
-    """Choose nodes for fewest split members, groups and pieces by name. InputError: no order by name is worth it."""
+    """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
+
+    InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
+    """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
     runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
     for tree in range(cluster.trees):

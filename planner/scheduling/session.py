@@ -208,7 +208,10 @@ def opened(
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return the jobs of files, of Slurm or `planner place --format json`. InputError: unreadable, or unknown nodes."""
+    """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
+
+    InputError: a file cannot be read, a node is not in the topology, or two jobs have one node.
+    """
     running = list[Running]()
     for file in files:
         text = read_text(file, REMEDY)
@@ -316,7 +319,7 @@ class Clock:
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Give each node the place of a rack in the fabric of a plan of one site. InputError: it has none of this shape."""
+    """Give each node the place of a rack in the fabric of a plan of one site. InputError: no such shape."""
     physics, network = PlanPhysics(plan=plan), plan.instance.network
     if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"

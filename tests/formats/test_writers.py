@@ -230,8 +230,12 @@ def test_every_format_has_every_node(form: str) -> None:
 
 
 def test_a_job_has_a_name_and_each_node_once(tmp_path: Path) -> None:
-    for wrong, message in (({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"), ({"job": ""}, "job: must not be")):
-        (tmp_path / "placed.json").write_text(PLACED.replaced(**wrong).model_dump_json())
+    for wrong, message in (
+        ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
+        ({"job": ""}, "job: must not be"),
+        ({"gpus_per_node": 0}, "gpus_per_node: input should be .* 1"),
+    ):
+        (tmp_path / "placed.json").write_text(json.dumps(PLACED.model_dump(mode="json") | wrong))
         with pytest.raises(InputError, match=message):
             read_placement(tmp_path / "placed.json")
 
