@@ -199,7 +199,7 @@ class Placement(Frozen):
     extra_pieces: int = Field(description="Leaves of the groups beyond one each.")
     groups_cross_pod: int = Field(description="Groups over several pods.")
     figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
-    gpus_per_node: Count | None = Field(None, description="GPUs (ranks) of a node; null: not stated.")
+    gpus_per_node: int | None = Field(None, description="GPUs (ranks) of a node; null: not stated.")
     segment_nodes: int = Field(1, description="Consecutive nodes that stay in one block (or leaf).")
     step_seconds: float | None = Field(None, description="Predicted step, where that is the objective.")
     step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")

@@ -6,13 +6,11 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from planner.cluster import HOST_GPUS, Placement, Topology, fold_names, natural
 from planner.errors import InputError
 from planner.files import read_json
 from planner.formats.topology_rows import leaf_of
-from planner.instance.read import complaints
+from planner.instance.read import validated
 
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
@@ -32,10 +30,8 @@ def read_placement(running: Path) -> Placement:
     if not isinstance(data, dict):
         kind = type(data).__name__
         raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
-    try:
-        placed = Placement.model_validate({key: value for key, value in data.items() if key not in SCHEDULER_KEYS})
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
+    own = {key: value for key, value in data.items() if key not in SCHEDULER_KEYS}
+    placed = validated(Placement, own, str(running))
     if not placed.job:
         raise InputError(f"{running}: job: must not be empty; name the job")
     twice = next((node for node, times in Counter(placed.nodes).items() if times > 1), None)

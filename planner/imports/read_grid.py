@@ -98,12 +98,9 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
     if table.find(*COLUMNS[:3]) is None:
         raise InputError(f"{path}: gives none of {', '.join(COLUMNS[:3])}; add one of these columns")
     given: dict[str, dict[str, str]] = {}
-    for row in table.rows:
-        name = row.text(key)
+    for name, row in grid_tables.by_name(table.rows, key, "authority").items():
         if name not in known:
             raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
-        if name in given:
-            raise row.wrong(key, "is given twice", "keep one row")
         given[name] = {column: row.cells[column] for column in COLUMNS if row.cells.get(column)}
         for column in ("headroom_mw", "energy_usd_per_mwh"):
             if column in given[name]:

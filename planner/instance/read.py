@@ -94,11 +94,6 @@ def _holds(path: str, inner: str) -> bool:
     return inner == path or inner.startswith((f"{path}.", f"{path}["))
 
 
-def complaints(error: ValidationError, where: str, model: type[BaseModel], data: Any) -> Iterator[str]:
-    """Return each validation error of data as `file: path: what (is value); remedy`."""
-    return (": ".join(filter(None, (where, dotted(path), text))) for path, text in _errors(error, model, data))
-
-
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
     errors = []
     for fault in error.errors(include_url=False):

@@ -82,9 +82,5 @@ def plan_of(data: Any, where: str) -> "Plan":
 
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    return validated(
-        Plan,
-        of_kind(data, where, "plan"),
-        where,
-        problems=lambda plan: (f"instance.{fault}" for fault in out_of_range(plan.instance)),
-    )
+    own = of_kind(data, where, "plan")
+    return validated(Plan, own, where, problems=lambda plan: (f"instance.{one}" for one in out_of_range(plan.instance)))

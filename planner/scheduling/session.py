@@ -12,15 +12,13 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from pydantic import ValidationError
-
 from planner.checks.placement import check_placement, expected_groups
 from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.instance import Instance
-from planner.instance.read import complaints
+from planner.instance.read import validated
 from planner.models import Options
 from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.physics.network import transport
@@ -218,10 +216,7 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
         data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
         if isinstance(data, dict) and kind_of(data) == "placement":
             known = {key: value for key, value in data.items() if key in Placement.model_fields}
-            try:
-                running.append(Running(placement=Placement.model_validate(known)))
-            except ValidationError as error:
-                raise InputError("\n".join(complaints(error, str(file), Placement, known))) from None
+            running.append(Running(placement=validated(Placement, known, str(file))))
         elif data is not None and jobs_in(data) is None:
             needs = f"{REMEDY}, or a placement of `planner place --format json`"
             raise InputError(f"{file}: holds no running jobs; {needs}")

@@ -233,7 +233,7 @@ def test_a_job_has_a_name_and_each_node_once(tmp_path: Path) -> None:
     for wrong, message in (
         ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
         ({"job": ""}, "job: must not be"),
-        ({"gpus_per_node": 0}, "gpus_per_node: input should be .* 1"),
+        ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
     ):
         (tmp_path / "placed.json").write_text(json.dumps(PLACED.model_dump(mode="json") | wrong))
         with pytest.raises(InputError, match=message):

@@ -278,7 +278,7 @@ def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, wo
     ("table", "words"),
     [
         ("authority,headroom_mw\nPJN,5\n", ["line 2", "'PJN'", "did you mean 'PJM'"]),
-        ("authority,headroom_mw\nPJM,5\nPJM,6\n", ["line 3", "twice"]),
+        ("authority,headroom_mw\nPJM,5\nPJM,6\n", ["line 3", "line 2"]),
         ("authority,headroom_mw\nPJM,-5\n", ["line 2", "'headroom_mw'", "'-5'"]),
         ("authority,colour\nPJM,red\n", ["none of", "headroom_mw"]),
         ("name,headroom_mw\nPJM,5\n", ["'authority'", "missing"]),
