@@ -94,7 +94,7 @@ def place(
         import planner
         import planner.formats.topology_files
         import planner.scheduling.session
-        from planner.formats.topology_files import read_topology, write_placed
+        from planner.formats.topology_files import WRITERS, read_topology
 
     console.require_choice("--format", form, PLACED_FORMATS)
     require_writable(output)
@@ -130,7 +130,7 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
-    console.print_or_write(write_placed(placement, cluster, form), output)
+    console.print_or_write(WRITERS[form](placement, cluster), output)
     if output is not None:
         print(placement_summary(placement))
     if placement.stopped == "interrupted":
@@ -199,7 +199,7 @@ def topology(
 ) -> None:
     """Check a cluster's topology, say how large it is, and write it for another scheduler: Slurm, Kueue or Volcano."""
     with uninterrupted():
-        from planner.formats.topology_files import read_topology, write_topology
+        from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology
         from planner.models.placement.placement_problem import leaves_of
 
     if form is not None:
@@ -209,7 +209,7 @@ def topology(
     require_writable(output)
     cluster = read_topology(file, keys=label or (), name=name)
     if form is not None:
-        console.print_or_write(write_topology(cluster, form), output)
+        console.print_or_write(TOPOLOGY_WRITERS[form](cluster), output)
     if form is not None and output is None:
         return
     leaves = leaves_of(cluster)

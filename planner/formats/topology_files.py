@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, width
-from planner.errors import InputError, hint
+from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
 from planner.formats.topology_rows import TopologyRow, tree
@@ -114,6 +114,7 @@ def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
     } | own
 
 
+# By format. InputError: the scheduler refuses the placement, or the topology cannot be held.
 WRITERS: Mapping[str, Callable[[Placement, Topology], str]] = {
     "hostlist": lambda placed, _: fold_names(placed.nodes) + "\n",
     "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
@@ -131,17 +132,3 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
     "kueue": kubernetes.kueue_topology,
     "volcano": kubernetes.volcano_hypernodes,
 }
-
-
-def write_placed(placed: Placement, topology: Topology, form: str) -> str:
-    """Return a placement in one of WRITERS' formats. InputError: there is none such, or the scheduler refuses it."""
-    if form not in WRITERS:
-        raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
-    return WRITERS[form](placed, topology)
-
-
-def write_topology(topology: Topology, form: str) -> str:
-    """Return a topology in one of TOPOLOGY_WRITERS' formats. InputError: there is no such one, or it cannot hold it."""
-    if form not in TOPOLOGY_WRITERS:
-        raise InputError(f"topology format {form!r}: unknown; {hint(form, TOPOLOGY_WRITERS)}")
-    return TOPOLOGY_WRITERS[form](topology)

@@ -18,7 +18,7 @@ from planner.checks.placement import check_placement
 from planner.cli.main import main
 from planner.cluster import GroupKind, Job, Placement, expand
 from planner.formats.slurm import read_states
-from planner.formats.topology_files import write_topology
+from planner.formats.topology_files import TOPOLOGY_WRITERS
 from planner.models.placement import proven_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
@@ -27,7 +27,7 @@ JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "topology.conf").write_text(write_topology(TOPOLOGY, "conf"))
+    (tmp_path / "topology.conf").write_text(TOPOLOGY_WRITERS["conf"](TOPOLOGY))
     (tmp_path / "job.json").write_text(JOB.model_dump_json())
     return tmp_path
 
@@ -117,7 +117,7 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     ],
 )
 def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
-    (files / "t.yaml").write_text(write_topology(TOPOLOGY, "yaml").replace("fabric", "nine"))
+    (files / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TOPOLOGY).replace("fabric", "nine"))
     out = place(files, *args)
     assert (out.returncode, out.stdout) == (2, "")
     assert says in out.stderr
@@ -144,7 +144,7 @@ def test_a_job_that_would_do_harm_is_refused(files: Path, change: dict[str, obje
 def crowded(files: Path) -> list[str]:
     """Write a cluster and a job that need a search, and return the arguments that place it."""
     topology = tree([32] * 64, 16)
-    (files / "topology.conf").write_text(write_topology(topology, "conf"))
+    (files / "topology.conf").write_text(TOPOLOGY_WRITERS["conf"](topology))
     kinds = [GroupKind(name=f"g{n}", size=n, count=1600 // 4 // n) for n in (16, 13, 8, 4)]
     (files / "job.json").write_text(Job(name="run", groups=tuple(kinds)).model_dump_json())
     (files / "busy").write_text("".join(f"{n} alloc\n" for n in some_busy(topology, 0.2, 1)))

@@ -9,7 +9,7 @@ from each_case import each
 
 from planner.cluster import Topology, TopologyBlock
 from planner.errors import InputError
-from planner.formats.topology_files import read_topology, write_topology
+from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology
 
 TREE = tree([8, 8, 4], 2, block=4)
 
@@ -21,7 +21,7 @@ def ask(*args: str) -> str:
 
 
 def test_a_topology_is_summed_up(tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TREE))
     printed = ask(str(tmp_path / "t.yaml"))
     assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
 
@@ -29,7 +29,7 @@ def test_a_topology_is_summed_up(tmp_path: Path) -> None:
 @each("form", ["conf", "yaml"])
 def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
     """From a file to another format and back: the same leaves under the same switches."""
-    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TREE))
     ask(str(tmp_path / "t.yaml"), "--format", form, "-o", str(tmp_path / f"again.{form}"))
     again = read_topology(tmp_path / f"again.{form}")
     assert again.switches == TREE.switches
@@ -40,7 +40,7 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
     blocks = Topology(
         kind="block", blocks=(TopologyBlock(name="b0", nodes=("n0", "n1")), TopologyBlock(name="b1", nodes=("n2",)))
     )
-    text = write_topology(blocks, "kueue")
+    text = TOPOLOGY_WRITERS["kueue"](blocks)
     assert text.count("nodeLabel: ") == 2
     assert text.count("accelerator.topograph.run/domain: b0") == 2
     assert text.count("accelerator.topograph.run/domain: b1") == 1
@@ -56,6 +56,6 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
 )
 def test_bad_input_is_named(tmp_path: Path, args: list[str], says: str) -> None:
     """What cannot be done is refused before anything is written."""
-    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TREE))
     with pytest.raises(InputError, match=says):
         invoke("topology", tmp_path / "t.yaml", *args, catch_exceptions=False)

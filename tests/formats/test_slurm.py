@@ -27,7 +27,7 @@ from planner.formats.slurm import (
     states_on,
     write_conf,
 )
-from planner.formats.topology_files import write_placed
+from planner.formats.topology_files import WRITERS
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 
@@ -253,7 +253,7 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
     nodes = ("n11", "n2", "n20", "n1")
     placed = placed_on("j", nodes, gpus_per_node=1)
     (tmp_path / "ranks").write_text(hostfile(placed, tree))
-    (tmp_path / "torch.sh").write_text(write_placed(placed, tree, "torchrun"))
+    (tmp_path / "torch.sh").write_text(WRITERS["torchrun"](placed, tree))
     (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$SLURMD_NODENAME $*"\n')
     (tmp_path / "torchrun").chmod(0o755)
     with controller(tmp_path / "run", "", write_conf(tree), daemons=names) as slurm:
