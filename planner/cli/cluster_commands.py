@@ -29,11 +29,11 @@ TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
 TopologyFile = Annotated[Path, Option("--topology", help="Topology file.")]
 NodeStates = Annotated[Path | None, Option("--state", help="File of node states; only idle nodes are used.")]
-TimeLimit = Annotated[float | None, Option(help="Seconds for the proof, 10 unless given.")]
+TimeLimit = Annotated[float | None, "Seconds for the proof, 10 unless given."]
 AsJson = Annotated[bool, Option("--json", help="Print the answer as JSON and nothing else.")]
 JobFile = Annotated[Path | None, Option("--job", help="Job file, or a plan (JSON).")]
-Nodes = Annotated[int | None, Option(help="Nodes of the job, in place of a file.")]
-Mesh = Annotated[str | None, Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
+Nodes = Annotated[int | None, "Nodes of the job, in place of a file."]
+Mesh = Annotated[str | None, "Its mesh in rank order, such as pipeline=4,data=12."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class FreeNodes:
     topology: TopologyFile
     topology_name: console.TopologyName = None
     label: console.NodeLabels = None
-    busy: Annotated[str, Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
+    busy: Annotated[str, "Hostlist of nodes in use or down; the job avoids them."] = ""
     state: NodeStates = None
-    only: Annotated[str | None, Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
+    only: Annotated[str | None, "Hostlist of nodes that the job may use: an allocation."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,28 +55,24 @@ class JobOptions:
     job: JobFile = None
     nodes: Nodes = None
     mesh: Mesh = None
-    name: Annotated[str, Option(help="Its name.")] = "job"
-    gpus_per_node: Annotated[int | None, Option(help="Its ranks on one node, of a plan too.")] = None
+    name: Annotated[str, "Its name."] = "job"
+    gpus_per_node: Annotated[int | None, "Its ranks on one node, of a plan too."] = None
     running: Annotated[
-        Path | None, Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
+        Path | None, "The job's placement as it runs (from --format json), where nodes of it failed."
     ] = None
-    replace: Annotated[str, Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")] = ""
+    replace: Annotated[str, "Hostlist of failed nodes of the running job: their ranks alone move."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementSearch:
     """Which placement is best, and how long it is sought."""
 
-    objective: Annotated[
-        str, Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
-    ] = "locality"
-    fragmentation: Annotated[
-        bool, Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
-    ] = False
-    order: Annotated[str, Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")] = (
-        "any"
+    objective: Annotated[str, "locality, or step-time: a plan's job by its predicted step on the plan's fabric."] = (
+        "locality"
     )
-    time_limit: Annotated[float | None, Option(help="Seconds for the proofs, 10 unless given.")] = None
+    fragmentation: Annotated[bool, "Among equal placements, leave the fewest leaves partly free."] = False
+    order: Annotated[str, "Order of ranks: any, or name where the launcher numbers them by node name."] = "any"
+    time_limit: Annotated[float | None, "Seconds for the proofs, 10 unless given."] = None
     seed: console.Seed = 0
     threads: console.Threads = None
 
@@ -236,9 +232,7 @@ class ClusterInUse:
             "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
         ),
     ] = None
-    busy: Annotated[
-        str, Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
-    ] = ""
+    busy: Annotated[str, "Hostlist of nodes that are taken or broken, in addition to those of running jobs."] = ""
     state: NodeStates = None
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
@@ -272,7 +266,7 @@ def _moves(moves: "Iterable[Move]") -> Iterable[str]:
 
 def defragment(
     files: ClusterInUse,
-    leaves: Annotated[int, Option(help="Whole leaves to free.")] = 1,
+    leaves: Annotated[int, "Whole leaves to free."] = 1,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -295,7 +289,7 @@ def preempt(
     job: JobFile = None,
     nodes: Nodes = None,
     mesh: Mesh = None,
-    max_split: Annotated[int | None, Option(help="Most all-reduce groups of the new job that may span leaves.")] = None,
+    max_split: Annotated[int | None, "Most all-reduce groups of the new job that may span leaves."] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -316,9 +310,9 @@ def preempt(
 
 def resize(
     files: ClusterInUse,
-    mesh: Annotated[str, Option(help="The running job's mesh in rank order, such as pipeline=4,data=12.")],
-    to: Annotated[str, Option(help="Its mesh afterwards: another size of data.")],
-    name: Annotated[str | None, Option(help="Which of the running jobs, where there are several.")] = None,
+    mesh: Annotated[str, "The running job's mesh in rank order, such as pipeline=4,data=12."],
+    to: Annotated[str, "Its mesh afterwards: another size of data."],
+    name: Annotated[str | None, "Which of the running jobs, where there are several."] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:

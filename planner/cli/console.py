@@ -159,20 +159,16 @@ Pins = Annotated[
 Changes = Annotated[
     list[str] | None, Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
 ]
-Gap = Annotated[float | None, Option(help="Stop at this relative gap to the proven bound.")]
-Seed = Annotated[int, Option(help="Seed of the solvers.")]
-Threads = Annotated[int | None, Option(help="Threads of the solvers; 1 unless given.")]
+Gap = Annotated[float | None, "Stop at this relative gap to the proven bound."]
+Seed = Annotated[int, "Seed of the solvers."]
+Threads = Annotated[int | None, "Threads of the solvers; 1 unless given."]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="No progress on stderr.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="All that the plan says, proofs included.")]
 Log = Annotated[Path | None, Option("--log", help="Add lines of progress with timestamps to this file.")]
 InsteadOfStdout = Annotated[Path | None, Option("-o", "--output", help="Write here in place of stdout.")]
-TopologyName = Annotated[str | None, Option(help="Which topology of a topology.yaml; its default unless given.")]
-NodeLabels = Annotated[
-    list[str] | None, Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
-]
-Constants = Annotated[
-    Path | None, Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
-]
+TopologyName = Annotated[str | None, "Which topology of a topology.yaml; its default unless given."]
+NodeLabels = Annotated[list[str] | None, "Kubernetes label that names a switch above a node; once a tier, leaf first."]
+Constants = Annotated[Path | None, "Constants of your cluster, from `planner calibrate`; they replace the catalogue's."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +348,8 @@ class ProgressOptions:
 def watched(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that shows its progress, and whose records of options stand as these options.
 
-    It refuses numbers out of range, named as options, and to write over a file that it reads.
+    An option is annotated by its help, or by the whole of typer's Option. The command refuses numbers out of range,
+    named as options, and to write over a file that it reads.
     """
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
@@ -361,11 +358,13 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             records[name] = parameter.annotation
             options = [(x.name, x.type, x.default) for x in fields(parameter.annotation)]
         for option, annotation, default in options:
-            given = inspect.Parameter.empty if default is MISSING else default
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
-            declared = annotation.__metadata__[0]
-            written = (declared.default, *(declared.param_decls or ()), f"--{option.replace('_', '-')}")
+            declared, spelling = annotation.__metadata__[0], f"--{option.replace('_', '-')}"
+            if isinstance(declared, str):  # its help alone; a flag has no negation
+                declared = Option(*[spelling] * (annotation.__origin__ is bool), help=declared)
+            kind, given = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty if default is MISSING else default
+            stated: Any = Annotated[annotation.__origin__, declared]
+            parameters.append(inspect.Parameter(option, kind, default=given, annotation=stated))
+            written = (declared.default, *(declared.param_decls or ()), spelling)
             spelled[option] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
 
     def run(**options: Any) -> None:

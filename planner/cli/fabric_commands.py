@@ -24,34 +24,27 @@ if TYPE_CHECKING:
 class FabricOptions:
     """The fabric that is asked for, in options; none of them where a file says it."""
 
-    hosts: Annotated[int | None, Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None
-    gpus_per_host: Annotated[int | None, Option(help="GPUs of a host, each with its NIC.")] = None
-    nic_gbps: Annotated[float | None, Option(help="Rate of one NIC, in Gb/s.")] = None
+    hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
+    gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None
+    nic_gbps: Annotated[float | None, "Rate of one NIC, in Gb/s."] = None
     switch: Annotated[
-        list[str] | None,
-        Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
+        list[str] | None, "Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."
     ] = None
-    family: Annotated[
-        list[str] | None, Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
-    ] = None
+    family: Annotated[list[str] | None, "rail (unless given), rack, rail-only, dragonfly or dragonfly+."] = None
     oversubscription: Annotated[
-        str | None, Option(help="Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
+        str | None, "Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given."
     ] = None
     survives: Annotated[
-        str | None, Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
+        str | None, "Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none."
     ] = None
-    planes: Annotated[int | None, Option(help="Planes of the fabric.")] = None
-    max_lanes: Annotated[int | None, Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
-    rails_per_leaf: Annotated[
-        int | None, Option(help="Most GPUs of a host at a leaf of the family rail: any unless given.")
-    ] = None
-    max_tiers: Annotated[int | None, Option(help="Most tiers of switches: 4 unless given.")] = None
-    floor: Annotated[
-        str | None, Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
-    ] = None
-    transceiver_usd: Annotated[float | None, Option(help="Price of one transceiver.")] = None
-    transceiver_watts: Annotated[float | None, Option(help="Power of one transceiver.")] = None
-    budget: Annotated[float | None, Option(help="Most that the fabric may cost, in dollars.")] = None
+    planes: Annotated[int | None, "Planes of the fabric."] = None
+    max_lanes: Annotated[int | None, "Most networks of a NIC's lanes: 1 unless given."] = None
+    rails_per_leaf: Annotated[int | None, "Most GPUs of a host at a leaf of the family rail: any unless given."] = None
+    max_tiers: Annotated[int | None, "Most tiers of switches: 4 unless given."] = None
+    floor: Annotated[str | None, "PITCHxROW in metres, xN for N hosts a rack: cables are priced by length."] = None
+    transceiver_usd: Annotated[float | None, "Price of one transceiver."] = None
+    transceiver_watts: Annotated[float | None, "Power of one transceiver."] = None
+    budget: Annotated[float | None, "Most that the fabric may cost, in dollars."] = None
 
 
 KEYS = {  # where a file says what an option asks for
@@ -81,7 +74,7 @@ def design(
     *,
     wish: FabricOptions,
     pin: console.Pins = None,
-    time_limit: Annotated[float | None, Option(help="Seconds for the search.")] = None,
+    time_limit: Annotated[float | None, "Seconds for the search."] = None,
     output: Annotated[Path | None, Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print the plan as JSON and nothing else.")] = False,
 ) -> None:
@@ -135,9 +128,9 @@ def export(
             "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
         ),
     ],
-    site: Annotated[str | None, Option(help="The site, where the plan has several.")] = None,
+    site: Annotated[str | None, "The site, where the plan has several."] = None,
     detail: Annotated[
-        str, Option(help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
+        str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
     ] = "auto",
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
@@ -185,8 +178,8 @@ def check(
     cables: Annotated[
         Path, Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV).")
     ],
-    site: Annotated[str | None, Option(help="The site, where the plan has several.")] = None,
-    show: Annotated[int, Option(help="Lines of differences to print; all are counted.")] = 20,
+    site: Annotated[str | None, "The site, where the plan has several."] = None,
+    show: Annotated[int, "Lines of differences to print; all are counted."] = 20,
 ) -> None:
     """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
@@ -206,13 +199,11 @@ def pareto(
     given: Annotated[
         Path, Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")
     ],
-    leaf_sizes: Annotated[str | None, Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
-    time_limit: Annotated[float, Option(help="Seconds for each site and leaf size.")] = 60.0,
-    pin: Annotated[list[str] | None, Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
-    axes: Annotated[str, Option(help=AXES_HELP)] = AXES,
-    every: Annotated[
-        bool, Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
-    ] = False,
+    leaf_sizes: Annotated[str | None, "Racks of a leaf domain to compare: A,B,C."] = None,
+    time_limit: Annotated[float, "Seconds for each site and leaf size."] = 60.0,
+    pin: Annotated[list[str] | None, "Fix a decision of an instance: PATH=VALUE."] = None,
+    axes: Annotated[str, AXES_HELP] = AXES,
+    every: Annotated[bool, "At every slowdown, and not only the best below each step of a ladder."] = False,
     output: Annotated[
         Path | None, Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")
     ] = None,
@@ -291,17 +282,17 @@ class ExchangeOptions:
     """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
 
     pattern: Annotated[
-        str, Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes.")
+        str, "permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."
     ] = "permutation"
-    transport: Annotated[str, Option(help="ecmp, spray or adaptive.")] = "ecmp"
-    seeds: Annotated[int, Option(help="Runs: other hashes, permutations and failed links.")] = 1
-    site: Annotated[str | None, Option(help="Site of the plan; its largest where not given.")] = None
-    failed_links: Annotated[int, Option(help="Cables between switches that are out.")] = 0
-    hosts: Annotated[int | None, Option(help="Hosts to simulate, in a plan GPUs: no more than there are.")] = None
+    transport: Annotated[str, "ecmp, spray or adaptive."] = "ecmp"
+    seeds: Annotated[int, "Runs: other hashes, permutations and failed links."] = 1
+    site: Annotated[str | None, "Site of the plan; its largest where not given."] = None
+    failed_links: Annotated[int, "Cables between switches that are out."] = 0
+    hosts: Annotated[int | None, "Hosts to simulate, in a plan GPUs: no more than there are."] = None
     bytes_per_host: Annotated[float | None, Option("--bytes", help="Bytes that one host sends in all.")] = None
-    group: Annotated[
-        int | None, Option(help="Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16.")
-    ] = None
+    group: Annotated[int | None, "Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."] = (
+        None
+    )
 
 
 def simulate(

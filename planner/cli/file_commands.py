@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def init(
     output: console.InsteadOfStdout = None,
-    sites: Annotated[int, Option(help="Number of candidate sites; 0: one cluster without a grid.")] = 0,
-    budget: Annotated[float | None, Option(help="Dollars for all that is bought, such as 3e9.")] = None,
-    model: Annotated[str | None, Option(help="Of the catalogue, or a Hugging Face config.json.")] = None,
-    accelerator: Annotated[str, Option(help="Of the catalogue.")] = "B200",
-    racks: Annotated[int | None, Option(help="Racks (or nodes) of the one cluster.")] = None,
-    tokens: Annotated[float | None, Option(help="Training tokens; 20 for each active weight unless given.")] = None,
-    name: Annotated[str | None, Option(help="Name of the instance.")] = None,
-    force: Annotated[bool, Option("--force", help="Write over a file that is there.")] = False,
+    sites: Annotated[int, "Number of candidate sites; 0: one cluster without a grid."] = 0,
+    budget: Annotated[float | None, "Dollars for all that is bought, such as 3e9."] = None,
+    model: Annotated[str | None, "Of the catalogue, or a Hugging Face config.json."] = None,
+    accelerator: Annotated[str, "Of the catalogue."] = "B200",
+    racks: Annotated[int | None, "Racks (or nodes) of the one cluster."] = None,
+    tokens: Annotated[float | None, "Training tokens; 20 for each active weight unless given."] = None,
+    name: Annotated[str | None, "Name of the instance."] = None,
+    force: Annotated[bool, "Write over a file that is there."] = False,
 ) -> None:
     """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
     from planner.imports.instance_file import Wish, first_instance
@@ -87,8 +87,8 @@ MEASURED_HELP = (
 def calibrate(
     measured: Annotated[Path, Argument(help=MEASURED_HELP)],
     output: Annotated[Path | None, Option("-o", "--output", help="Write the constants here (JSON).")] = None,
-    accelerator: Annotated[str | None, Option(help="Accelerator of the catalogue that ran all lines.")] = None,
-    software: Annotated[str | None, Option(help="Software stack of the catalogue; megatron-bridge.")] = None,
+    accelerator: Annotated[str | None, "Accelerator of the catalogue that ran all lines."] = None,
+    software: Annotated[str | None, "Software stack of the catalogue; megatron-bridge."] = None,
     as_json: Annotated[bool, Option("--json", help="Print the constants as JSON and nothing else.")] = False,
 ) -> None:
     """Fit the constants of your cluster to about ten of your own steps, for `--constants` of other commands.
@@ -147,7 +147,7 @@ def hf(
         Path, Argument(help="A model's config.json from the Hugging Face Hub, or the folder that has it.")
     ],
     output: console.InsteadOfStdout = None,
-    name: Annotated[str | None, Option(help="Name of the model; its folder's or file's unless given.")] = None,
+    name: Annotated[str | None, "Name of the model; its folder's or file's unless given."] = None,
 ) -> None:
     """Write the model of a Hugging Face config.json as `workload.model` of an instance has it."""
     from planner.imports.huggingface import read_model
@@ -174,16 +174,11 @@ def launch(
         str | None, Option("--for", help=f"One of {', '.join(FRAMEWORKS)}; megatron unless given.")
     ] = None,
     output: console.InsteadOfStdout = None,
-    exact: Annotated[
-        bool, Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
-    ] = False,
+    exact: Annotated[bool, "Refuse what the framework does not run; else the nearest that it runs."] = False,
     like: Annotated[
-        Path | None,
-        Option(help="A recipe or Slurm script of your own: written back with the plan in it, all else kept."),
+        Path | None, "A recipe or Slurm script of your own: written back with the plan in it, all else kept."
     ] = None,
-    placement: Annotated[
-        Path | None, Option(help="Hosts for the script of --like, from `planner place --format json`.")
-    ] = None,
+    placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
@@ -236,24 +231,21 @@ grid_app = Typer(help="Read grids from other tools' files.", no_args_is_help=Tru
 class GridCompletion:
     """What completes or overrides the files of a grid, as `GridOptions` has it."""
 
-    radius_km: Annotated[float, Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0
-    positions: Annotated[Path | None, Option(help="Table bus, lat, lon for a MATPOWER case.")] = None
-    at: Annotated[str | None, Option(help="LAT,LON of the buses that --positions does not name.")] = None
+    radius_km: Annotated[float, "Plants this near a larger one join its node (plant lists)."] = 25.0
+    positions: Annotated[Path | None, "Table bus, lat, lon for a MATPOWER case."] = None
+    at: Annotated[str | None, "LAT,LON of the buses that --positions does not name."] = None
     authorities: Annotated[
-        Path | None,
-        Option(help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."),
+        Path | None, "Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
     ] = None
     headroom_share: Annotated[
-        float | None, Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand.")
+        float | None, "Headroom as a share of peak demand; of installed capacity where no file has demand."
     ] = None
-    energy_usd_per_mwh: Annotated[float | None, Option(help="Price where --authorities gives none.")] = None
-    interconnection: Annotated[
-        str | None, Option(help="Synchronous area where neither files nor --authorities name it.")
-    ] = None
-    spare_share: Annotated[float, Option(help="Share of installed capacity that can feed sites.")] = 1.0
-    sites: Annotated[int | None, Option(help="Let sites stand only on the N nodes with most generation.")] = None
-    only: Annotated[list[str] | None, Option(help="Keep this balancing authority alone; may be repeated.")] = None
-    source: Annotated[str | None, Option(help="Where the files come from; written as the grid's source.")] = None
+    energy_usd_per_mwh: Annotated[float | None, "Price where --authorities gives none."] = None
+    interconnection: Annotated[str | None, "Synchronous area where neither files nor --authorities name it."] = None
+    spare_share: Annotated[float, "Share of installed capacity that can feed sites."] = 1.0
+    sites: Annotated[int | None, "Let sites stand only on the N nodes with most generation."] = None
+    only: Annotated[list[str] | None, "Keep this balancing authority alone; may be repeated."] = None
+    source: Annotated[str | None, "Where the files come from; written as the grid's source."] = None
 
 
 @grid_app.command("import")
@@ -265,11 +257,9 @@ def import_(
         Path | None, Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
     ] = None,
     kind: Annotated[str, Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
-    into: Annotated[
-        Path | None, Option(help="Write this instance with the grid in it, its rules and site prices kept.")
-    ] = None,
-    name: Annotated[str | None, Option(help="Name of the instance that --into writes.")] = None,
-    geojson: Annotated[Path | None, Option(help="Write nodes and lines here as GeoJSON.")] = None,
+    into: Annotated[Path | None, "Write this instance with the grid in it, its rules and site prices kept."] = None,
+    name: Annotated[str | None, "Name of the instance that --into writes."] = None,
+    geojson: Annotated[Path | None, "Write nodes and lines here as GeoJSON."] = None,
     *,
     completion: GridCompletion,
 ) -> None:

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 class Search:
     """How long a plan is sought, how near to the bound, and by which solvers."""
 
-    time_limit: Annotated[float | None, Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
+    time_limit: Annotated[float | None, "Seconds, up to 20 for a first plan; then the best."] = None
     gap: console.Gap = None
     seed: console.Seed = 0
     threads: console.Threads = None
     solver: Annotated[
-        str | None,
-        Option(help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."),
+        str | None, "Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
     ] = None
 
 
@@ -47,7 +46,7 @@ def solve(
     search: Search,
     progress: console.ProgressOptions,
     models: Annotated[
-        Path | None, Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder.")
+        Path | None, "Write each model that a solver is asked (MPS, LP) and its log into this folder."
     ] = None,
     verbose: console.Verbose = False,
     point: Annotated[
@@ -106,11 +105,9 @@ OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep;
 class CurveSearch:
     """How long a curve is sought, how near to every plan, and how many of its points are shown."""
 
-    epsilon: Annotated[float, Option(help=EPSILON_HELP)] = 0.03
-    points: Annotated[int | None, Option(help="Most points, both ends and the knee among them; all unless given.")] = (
-        None
-    )
-    time_limit: Annotated[float | None, Option(help="Seconds; then the curve as far as it is proven.")] = None
+    epsilon: Annotated[float, EPSILON_HELP] = 0.03
+    points: Annotated[int | None, "Most points, both ends and the knee among them; all unless given."] = None
+    time_limit: Annotated[float | None, "Seconds; then the curve as far as it is proven."] = None
     seed: console.Seed = 0
     threads: console.Threads = None
 
@@ -120,8 +117,8 @@ def frontier(
     output: Annotated[Path | None, Option("-o", "--output", help=OUTPUT_HELP)] = None,
     *,
     search: CurveSearch,
-    plot: Annotated[Path | None, Option(help="Draw days against capital here (.svg, .png).")] = None,
-    plans: Annotated[Path | None, Option(help="Write the plan of each point into this folder.")] = None,
+    plot: Annotated[Path | None, "Draw days against capital here (.svg, .png)."] = None,
+    plans: Annotated[Path | None, "Write the plan of each point into this folder."] = None,
     as_json: Annotated[bool, Option("--json", help="Print the curve as JSON and nothing else.")] = False,
     progress: console.ProgressOptions,
 ) -> None:
@@ -164,8 +161,8 @@ def frontier(
 def layouts(
     asked: console.PinnedInstance,
     output: Annotated[Path | None, Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
-    within: Annotated[float, Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
-    time_limit: Annotated[float | None, Option(help="Seconds; then the layouts so far.")] = None,
+    within: Annotated[float, "Share of the fewest days that a layout may take longer."] = 0.02,
+    time_limit: Annotated[float | None, "Seconds; then the layouts so far."] = None,
     *,
     seed: console.Seed = 0,
     threads: console.Threads = None,
@@ -214,19 +211,17 @@ def _status(front: "Frontier", epsilon: float) -> int:
 
 def evaluate(
     instance: console.InstanceFile,
-    pin: Annotated[list[str] | None, Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")] = None,
+    pin: Annotated[list[str] | None, "A choice of the layout: layout.tensor_parallel=8, tp=8."] = None,
     change: console.Changes = None,
     from_flags: Annotated[
         Path | None,
-        Option(
-            help="Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON."
-        ),
+        "Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON.",
     ] = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
-    why: Annotated[bool, Option("--why", help="Name the constants behind each part of the step.")] = False,
+    why: Annotated[bool, "Name the constants behind each part of the step."] = False,
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
@@ -290,11 +285,9 @@ def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
 def explain(
     asked: console.PinnedInstance,
     as_json: Annotated[bool, Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
-    time_limit: Annotated[
-        float | None, Option(help="Seconds for the plan, and again for all alternatives, of 40 at least.")
-    ] = None,
-    near: Annotated[int, Option(help="List the N best plans over other sets of sites.")] = 0,
-    within: Annotated[float, Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
+    time_limit: Annotated[float | None, "Seconds for the plan, and again for all alternatives, of 40 at least."] = None,
+    near: Annotated[int, "List the N best plans over other sets of sites."] = 0,
+    within: Annotated[float, "Largest cost of a plan of --near above the best: 0.05 is 5 %."] = 0.05,
     *,
     progress: console.ProgressOptions,
 ) -> None:
@@ -363,7 +356,7 @@ def compare(
         list[str],
         Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
     ],
-    diff: Annotated[bool, Option("--diff", help="Only what differs.")] = False,
+    diff: Annotated[bool, "Only what differs."] = False,
     as_json: Annotated[bool, Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
@@ -418,8 +411,8 @@ def report(
 
 def serve(
     instance: console.InstanceFile,
-    port: Annotated[int, Option(help="Port of this machine; 0: any that is free.")] = 8765,
-    time_limit: Annotated[float | None, Option(help="Seconds of each question.")] = None,
+    port: Annotated[int, "Port of this machine; 0: any that is free."] = 8765,
+    time_limit: Annotated[float | None, "Seconds of each question."] = None,
     change: console.Changes = None,
     seed: console.Seed = 0,
 ) -> None:

@@ -41,21 +41,19 @@ VARY_HELP = (
 class SweepPoints:
     """The points of a sweep, and which of them are solved."""
 
-    vary: Annotated[list[str] | None, Option(help=VARY_HELP)] = None
-    pairs: Annotated[Path | None, Option(help="Points taken together: a CSV with a column a path, or JSONL.")] = None
+    vary: Annotated[list[str] | None, VARY_HELP] = None
+    pairs: Annotated[Path | None, "Points taken together: a CSV with a column a path, or JSONL."] = None
     part_of: Annotated[str | None, Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")] = None
-    resume: Annotated[
-        bool, Option("--resume", help="Go on with the file: points with a row are left out but for failed ones.")
-    ] = False
+    resume: Annotated[bool, "Go on with the file: points with a row are left out but for failed ones."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSolves:
     """How each point of a sweep is solved, and where."""
 
-    workers: Annotated[int | None, Option(help="Worker processes; as many as cores unless given.")] = None
-    dask: Annotated[str | None, Option(help="Solve on a Dask cluster: the scheduler's address, or local.")] = None
-    time_limit: Annotated[float | None, Option(help="Seconds for each point.")] = None
+    workers: Annotated[int | None, "Worker processes; as many as cores unless given."] = None
+    dask: Annotated[str | None, "Solve on a Dask cluster: the scheduler's address, or local."] = None
+    time_limit: Annotated[float | None, "Seconds for each point."] = None
     gap: console.Gap = None
     seed: console.Seed = 0
 
@@ -66,7 +64,7 @@ def sweep(
     grid: SweepPoints,
     solves: SweepSolves,
     progress: console.ProgressOptions,
-    plans: Annotated[Path | None, Option(help="Write complete plans into this folder.")] = None,
+    plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
@@ -166,11 +164,11 @@ def plot(
     x: Annotated[str, Option("-x", help="Path across, such as limits.budget_usd.")],
     y: Annotated[str, Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
     output: Annotated[Path, Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],
-    facet: Annotated[str | None, Option(help="One picture for each value of this path.")] = None,
-    color: Annotated[str | None, Option(help="Colour by this path.")] = None,
-    log: Annotated[str, Option(help="Logarithmic axes: x, y or xy.")] = "",
+    facet: Annotated[str | None, "One picture for each value of this path."] = None,
+    color: Annotated[str | None, "Colour by this path."] = None,
+    log: Annotated[str, "Logarithmic axes: x, y or xy."] = "",
     frontier: Annotated[
-        str, Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")
+        str, "Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier."
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
@@ -203,22 +201,22 @@ def plot(
 class LimitsRuns:
     """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
 
-    days: Annotated[float, Option(help="Duration of every run.")] = 90.0
+    days: Annotated[float, "Duration of every run."] = 90.0
     start: Annotated[float, Option("--from", help="Smallest compute, FLOP.")] = 1e24
     stop: Annotated[float, Option("--to", help="Largest compute, FLOP.")] = 1e32
-    points: Annotated[int, Option(help="Points, evenly spread in logarithms.")] = 33
-    tolerance: Annotated[float, Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01
+    points: Annotated[int, "Points, evenly spread in logarithms."] = 33
+    tolerance: Annotated[float, "Relative width of the bracket around the fewest GPUs."] = 0.01
 
 
 def limits(
     asked: console.AskedInstance,
     runs: LimitsRuns,
-    time_limit: Annotated[float | None, Option(help="Seconds of one layout search.")] = None,
-    workers: Annotated[int | None, Option(help="Processes; one a core unless given.")] = None,
+    time_limit: Annotated[float | None, "Seconds of one layout search."] = None,
+    workers: Annotated[int | None, "Processes; one a core unless given."] = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="Write the points here, one JSON object a line.")
     ] = None,
-    plot: Annotated[Path | None, Option(help="Draw utilisation against compute here (svg, png).")] = None,
+    plot: Annotated[Path | None, "Draw utilisation against compute here (svg, png)."] = None,
     as_json: Annotated[bool, Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
     log: console.Log = None,
 ) -> None:
