@@ -2,8 +2,6 @@
 
 import json
 import sys
-from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +10,7 @@ from typer import Argument, Option, Typer
 from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_text, require_writable, write_atomically
+from planner.imports.wishes import GridOptions, Wish
 from planner.plan.plan_files import read_plan
 
 if TYPE_CHECKING:
@@ -22,34 +21,19 @@ if TYPE_CHECKING:
 
 def init(
     output: console.InsteadOfStdout = None,
-    sites: Annotated[int, "Number of candidate sites; 0: one cluster without a grid."] = 0,
-    budget: Annotated[float | None, "Dollars for all that is bought, such as 3e9."] = None,
-    model: Annotated[str | None, "Of the catalogue, or a Hugging Face config.json."] = None,
-    accelerator: Annotated[str, "Of the catalogue."] = "B200",
-    racks: Annotated[int | None, "Racks (or nodes) of the one cluster."] = None,
-    tokens: Annotated[float | None, "Training tokens; 20 for each active weight unless given."] = None,
-    name: Annotated[str | None, "Name of the instance."] = None,
+    *,
+    wish: Wish,
     force: Annotated[bool, "Write over a file that is there."] = False,
 ) -> None:
     """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
-    from planner.imports.instance_file import Wish, first_instance
+    from planner.imports.instance_file import first_instance
 
     require_writable(output)
     if output is not None and output.exists() and not force:
         raise InputError(f"{output}: is there already; name another file, or give --force")
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output}: must end in .yaml, which has comments; rename it")
-    wish = Wish(
-        name=name or (output.stem if output else "first"),
-        sites=sites,
-        budget_usd=budget,
-        model=model,
-        accelerator=accelerator,
-        racks=racks,
-        tokens=tokens,
-        folder=output.parent if output else Path(),
-    )
-    console.print_or_write(first_instance(wish), output)
+    console.print_or_write(first_instance(wish, output), output)
     if output is not None:
         print(f"{output}: solve it by `planner solve {output} -o plan.json`")
 
@@ -227,27 +211,6 @@ def launch(
 grid_app = Typer(help="Read grids from other tools' files.", no_args_is_help=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridCompletion:
-    """What completes or overrides the files of a grid, as `GridOptions` has it."""
-
-    radius_km: Annotated[float, "Plants this near a larger one join its node (plant lists)."] = 25.0
-    positions: Annotated[Path | None, "Table bus, lat, lon for a MATPOWER case."] = None
-    at: Annotated[str | None, "LAT,LON of the buses that --positions does not name."] = None
-    authorities: Annotated[
-        Path | None, "Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
-    ] = None
-    headroom_share: Annotated[
-        float | None, "Headroom as a share of peak demand; of installed capacity where no file has demand."
-    ] = None
-    energy_usd_per_mwh: Annotated[float | None, "Price where --authorities gives none."] = None
-    interconnection: Annotated[str | None, "Synchronous area where neither files nor --authorities name it."] = None
-    spare_share: Annotated[float, "Share of installed capacity that can feed sites."] = 1.0
-    sites: Annotated[int | None, "Let sites stand only on the N nodes with most generation."] = None
-    only: Annotated[list[str] | None, "Keep this balancing authority alone; may be repeated."] = None
-    source: Annotated[str | None, "Where the files come from; written as the grid's source."] = None
-
-
 @grid_app.command("import")
 def import_(
     files: Annotated[
@@ -261,21 +224,18 @@ def import_(
     name: Annotated[str | None, "Name of the instance that --into writes."] = None,
     geojson: Annotated[Path | None, "Write nodes and lines here as GeoJSON."] = None,
     *,
-    completion: GridCompletion,
+    options: GridOptions,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
-    from planner.imports.grid_tables import GridOptions
     from planner.imports.read_grid import geojson as as_geojson
     from planner.imports.read_grid import import_grid, instance_with, part, shortage, text
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
-    place = _place(completion.at)
     require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
-    given = asdict(completion) | {"at": place, "only": tuple(completion.only or ())}
-    imported = import_grid(files, kind, GridOptions(**given))
+    imported = import_grid(files, kind, options)
     grid = imported.grid
     data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
     if into is not None:
@@ -302,14 +262,3 @@ def import_(
         print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
     for why in shortage(written):
         print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
-
-
-def _place(given: str | None) -> tuple[float, float] | None:
-    if given is None:
-        return None
-    latitude, _, longitude = given.partition(",")
-    with suppress(ValueError):
-        place = float(latitude), float(longitude)
-        if -90 <= place[0] <= 90 and -180 <= place[1] <= 180:
-            return place
-    raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import csv_rows, read_text
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import PowerNode
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
@@ -67,23 +68,6 @@ class Draft:
     branches: tuple[DraftBranch, ...] = ()
     authorities: tuple[DraftAuthority, ...]
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridOptions:
-    """Options by which the user completes or overrides the files of a grid."""
-
-    radius_km: float = 25.0
-    positions: Path | None = None
-    at: tuple[float, float] | None = None
-    authorities: Path | None = None
-    headroom_share: float | None = None
-    energy_usd_per_mwh: float | None = None
-    interconnection: str | None = None
-    spare_share: float = 1.0
-    sites: int | None = None
-    only: tuple[str, ...] = ()
-    source: str | None = None
 
 
 def _slug(text: str) -> str:

@@ -1,7 +1,6 @@
 """Find and read the file of an instance, or write a first one: short, commented YAML that solves as it is."""
 
 import os
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from planner.errors import InputError, hint
 from planner.files import exists
 from planner.formats.yaml_text import YAML, read_data, scalar
 from planner.imports.huggingface import read_model
+from planner.imports.wishes import Wish
 from planner.instance.workload import Model, catalogue, racks_with
 from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind
@@ -109,40 +109,29 @@ FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """The user's figures for a first instance; a figure that is None is taken from an example."""
+def first_instance(wish: Wish, output: Path | None = None) -> str:
+    """Return the YAML of an instance, to be written to `output`, from where it names a model's file.
 
-    name: str = "first"
-    sites: int = 0
-    budget_usd: float | None = None
-    model: str | None = None
-    accelerator: str = "B200"
-    racks: int | None = None
-    tokens: float | None = None
-    folder: Path = Path()  # that the instance is written to; a model's file is named from there
-
-
-def first_instance(wish: Wish) -> str:
-    """Return an instance's YAML. InputError: model or accelerator is not in the catalogue, or a figure out of range."""
+    InputError: model or accelerator is not in the catalogue, or a figure out of range.
+    """
     if not 0 <= wish.sites <= len(PLACES):
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
-    budget = wish.budget_usd if wish.budget_usd is not None else DEFAULT_BUDGET_USD if wish.sites else None
+    budget = wish.budget if wish.budget is not None else DEFAULT_BUDGET_USD if wish.sites else None
     money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
     last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
     if wish.sites:
         last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    workload, racks = _workload(wish), racks_with(wish.accelerator)
+    workload, racks = _workload(wish, output), racks_with(wish.accelerator)
     if not racks:
         problem = f"no rack of the catalogue has {wish.accelerator!r}"
         raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
     text = f"""\
 # A planning question. Solve it: planner solve FILE -o plan.json
 # Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {scalar(wish.name)}
+name: {scalar(wish.name or (output.stem if output else "first"))}
 limits:{money}
   max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
 
@@ -173,10 +162,10 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
     return entry
 
 
-def _workload(wish: Wish) -> str:
+def _workload(wish: Wish, output: Path | None) -> str:
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     if name.endswith(".json"):
-        model, shown = read_model(Path(name)), os.path.relpath(name, wish.folder)
+        model, shown = read_model(Path(name)), os.path.relpath(name, output.parent if output else Path())
     else:
         model, shown = Model.model_validate(_named("models", name, "--model")), name
     tokens, why = wish.tokens, "as asked for"

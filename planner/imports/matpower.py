@@ -10,7 +10,8 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.files import read_text
 from planner.imports import grid_tables
-from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions
+from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
@@ -226,8 +227,8 @@ def _places(case: Path, live: dict[str, CsvRow], options: GridOptions) -> dict[s
     without = [number for number in live if number not in places]
     if not without:
         return places
-    if options.at is not None:
-        return {number: places.get(number, options.at) for number in live}
+    if (place := options.place) is not None:
+        return {number: places.get(number, place) for number in live}
     if options.positions is not None:
         named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
         problem = f"no position for {len(without):,} buses of {case} ({named})"

@@ -10,8 +10,9 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
-from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, GridOptions, read_table
+from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, read_table
 from planner.imports.instance_file import read_instance_file
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.read import NOT_MODELLED, ReadItems
 from planner.physics.site.grid import normal_share
@@ -119,7 +120,7 @@ class Imported:
 def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
-    draft = _only(draft, options.only)
+    draft = _only(draft, options.only or ())
     # Where options limit the candidates for sites, they are the nodes with most generation.
     ranked = sorted(draft.nodes, key=lambda node: (-node.generation_mw, node.id))
     candidates = {node.id for node in ranked[: options.sites]}
@@ -142,7 +143,7 @@ def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None
     return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
 
 
-def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
+def _only(draft: Draft, wanted: Sequence[str]) -> Draft:
     if not wanted:
         return draft
     known = sorted(authority.id for authority in draft.authorities)

@@ -14,7 +14,8 @@ from each_case import each
 import planner
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
-from planner.imports.instance_file import FABRIC_PARTS, Wish, first_instance, shipped_names
+from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_names
+from planner.imports.wishes import Wish
 from planner.instance.instance import Instance
 from planner.instance.workload import catalogue, racks_with
 from planner.planning.load import load_instance
@@ -68,7 +69,7 @@ def test_catalogue_of_all_and_of_one() -> None:
 def test_first_instances_load(accelerator: str) -> None:
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
-        text = first_instance(Wish(accelerator=accelerator, sites=sites, budget_usd=3e9))
+        text = first_instance(Wish(accelerator=accelerator, sites=sites, budget=3e9))
         instance = load_instance(read_yaml_data(text, "first"))
         assert instance.workload.precision.compute == "bf16" and "bf16" in dtypes
         assert (instance.grid is not None) == bool(sites)

@@ -26,8 +26,8 @@ from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import read_topology
 from planner.formats.topology_rows import MAX_NAMES_OF_FILE
-from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid
+from planner.imports.wishes import GridOptions
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 from planner.report.plots.sweep_rows import read_rows as drawn_rows
@@ -205,9 +205,9 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     """A separator of Unicode in a comment of a case does not begin a line of code."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("% base", "% base\u2028mpc.bus = 3;"), encoding="utf-8")
-    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at="40,-75")).grid.nodes
     path.write_bytes(CASE.replace("\n", "\r\n").encode())
-    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at="40,-75")).grid.nodes
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from planner.errors import InputError
 from planner.imports import grid_tables, read_grid
 from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import geojson, import_grid, shortage
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.site.wan import great_circle_km
 from planner.planning.load import load_instance
@@ -97,7 +98,7 @@ def assert_valid(data: dict[str, Any]) -> None:
 
 @each("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
 def test_valid(tmp_path: Path, names: str) -> None:
-    options = {"at": (40.0, -75.0)} if names == "case4.m" else {}
+    options = {"at": "40,-75"} if names == "case4.m" else {}
     g = imported(tmp_path, names, **options).grid
     data = json.loads(json.dumps(geojson(g), allow_nan=False))
     assert_valid(data)
@@ -264,11 +265,11 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
     """A bus of -30 MW is a node of a load of -30 MW, which bounds lines without a limit too, and the note says so."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("4 1 7 0 0", "4 1 -30 0 0"), encoding="utf-8")
-    g = import_grid([path], "auto", grid_tables.GridOptions(at=(40.0, -75.0))).grid
+    g = import_grid([path], "auto", GridOptions(at="40,-75")).grid
     assert [n.load_mw for n in g.nodes] == [0, 100, 50, -30]
     assert "buses of negative demand feed in whatever is planned: 1" in (g.note or "")
     assert max(x.rating_mw for x in g.lines) == 300 + 30
-    assert all(n.load_mw >= 0 for n in imported(tmp_path, "case4.m", at=(40.0, -75.0)).grid.nodes)
+    assert all(n.load_mw >= 0 for n in imported(tmp_path, "case4.m", at="40,-75").grid.nodes)
 
 
 # Latitude and longitude of the cities, by the gazetteer of the US Census.

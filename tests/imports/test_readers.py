@@ -8,8 +8,8 @@ from each_case import each
 from import_cases import CASE, imported, put
 
 from planner.errors import InputError
-from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid, part, text
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid
 
 SETS = {
@@ -23,7 +23,7 @@ SETS = {
 @each("kind", SETS)
 def test_round_trip(tmp_path: Path, kind: str) -> None:
     """What is written reads back as the same grid; the format is recognised; source and note are there."""
-    options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
+    options = {"at": "40,-75"} if kind == "matpower" else {}
     named = imported(tmp_path, SETS[kind], kind=kind, **options)
     result = imported(tmp_path, SETS[kind], **options)
     assert result == named
@@ -34,7 +34,7 @@ def test_round_trip(tmp_path: Path, kind: str) -> None:
 
 @each("kind", SETS)
 def test_order_of_files_does_not_matter(tmp_path: Path, kind: str) -> None:
-    options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
+    options = {"at": "40,-75"} if kind == "matpower" else {}
     back = " ".join(reversed(SETS[kind].split()))
     assert imported(tmp_path, back, **options) == imported(tmp_path, SETS[kind], **options)
 
@@ -66,13 +66,13 @@ def test_matpower(tmp_path: Path) -> None:
 def test_matpower_version_1(tmp_path: Path) -> None:
     old, head = tmp_path / "old.m", "function [baseMVA, bus, gen, branch] = case4"
     old.write_text(CASE.replace("function mpc = case4", head).replace("mpc.", ""))
-    new = imported(tmp_path, "case4.m", at=(0.0, 0.0)).grid
-    assert import_grid([old], "auto", GridOptions(at=(0.0, 0.0))).grid.lines == new.lines
+    new = imported(tmp_path, "case4.m", at="0,0").grid
+    assert import_grid([old], "auto", GridOptions(at="0,0")).grid.lines == new.lines
 
 
 def test_matpower_isolated_bus(tmp_path: Path) -> None:
     files = put(tmp_path, "case4.m", "; 4 1 7", "; 4 4 7")
-    g = import_grid(files, "auto", GridOptions(at=(0.0, 0.0))).grid
+    g = import_grid(files, "auto", GridOptions(at="0,0")).grid
     assert [n.id for n in g.nodes] == ["bus-1", "bus-2", "bus-3"]
     assert {end for x in g.lines for end in (x.a, x.b)} <= {n.id for n in g.nodes}
 
@@ -247,7 +247,7 @@ def test_refused(tmp_path: Path, name: str) -> None:
     names, old, new, words = CASES[name]
     files = put(tmp_path, names, old, new)
     positions = next((f for f in files if f.name == "positions.csv"), None)
-    options = GridOptions(positions=positions, at=None if positions else (40.0, -75.0))
+    options = GridOptions(positions=positions, at=None if positions else "40,-75")
     with pytest.raises(InputError) as caught:
         import_grid([f for f in files if f != positions], "auto", options)
     assert all(w in str(caught.value) for w in words), str(caught.value)
@@ -310,5 +310,5 @@ def test_no_bound_for_an_unlimited_branch(tmp_path: Path) -> None:
 
 def test_a_rating_below_a_kilowatt(tmp_path: Path) -> None:
     files = put(tmp_path, "case4.m", "-0.1\t0\t100", "-0.1\t0\t0.0002")
-    found = import_grid(files, "auto", GridOptions(at=(40.0, -75.0)))
+    found = import_grid(files, "auto", GridOptions(at="40,-75"))
     assert 0.0002 in [x.rating_mw for x in found.grid.lines]

@@ -13,7 +13,8 @@ from tiers import more
 import planner
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.imports.instance_file import Wish, first_instance
+from planner.imports.instance_file import first_instance
+from planner.imports.wishes import Wish
 from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
 from planner.instance.workload import Model

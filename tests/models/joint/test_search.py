@@ -20,7 +20,8 @@ from tiers import more, slow
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
-from planner.imports.instance_file import Wish, first_instance
+from planner.imports.instance_file import first_instance
+from planner.imports.wishes import Wish
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import bounds
@@ -78,7 +79,7 @@ def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
 
 def one_dear_rack(**limits: float) -> Instance:
     """Return a site that pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs."""
-    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget_usd=30e6, tokens=3e12)
+    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
     data = read_yaml_data(first_instance(wish), "one_dear_rack")
     data["limits"] |= limits
     return load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})

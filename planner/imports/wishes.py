@@ -1,0 +1,56 @@
+"""What users ask of a first instance and of a grid's files: records whose fields are options of a command."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from planner.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The user's figures for a first instance; a figure that is None is taken from an example."""
+
+    sites: Annotated[int, "Number of candidate sites; 0: one cluster without a grid."] = 0
+    budget: Annotated[float | None, "Dollars for all that is bought, such as 3e9."] = None
+    model: Annotated[str | None, "Of the catalogue, or a Hugging Face config.json."] = None
+    accelerator: Annotated[str, "Of the catalogue."] = "B200"
+    racks: Annotated[int | None, "Racks (or nodes) of the one cluster."] = None
+    tokens: Annotated[float | None, "Training tokens; 20 for each active weight unless given."] = None
+    name: Annotated[str | None, "Name of the instance."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridOptions:
+    """What completes or overrides the files of a grid. InputError: `at` is no place."""
+
+    radius_km: Annotated[float, "Plants this near a larger one join its node (plant lists)."] = 25.0
+    positions: Annotated[Path | None, "Table bus, lat, lon for a MATPOWER case."] = None
+    at: Annotated[str | None, "LAT,LON of the buses that --positions does not name."] = None
+    authorities: Annotated[
+        Path | None, "Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
+    ] = None
+    headroom_share: Annotated[
+        float | None, "Headroom as a share of peak demand; of installed capacity where no file has demand."
+    ] = None
+    energy_usd_per_mwh: Annotated[float | None, "Price where --authorities gives none."] = None
+    interconnection: Annotated[str | None, "Synchronous area where neither files nor --authorities name it."] = None
+    spare_share: Annotated[float, "Share of installed capacity that can feed sites."] = 1.0
+    sites: Annotated[int | None, "Let sites stand only on the N nodes with most generation."] = None
+    only: Annotated[list[str] | None, "Keep this balancing authority alone; may be repeated."] = None
+    source: Annotated[str | None, "Where the files come from; written as the grid's source."] = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None and self.place is None:
+            raise InputError(f"--at {self.at}: must be LAT,LON in degrees, such as 39.76,-76.27")
+
+    @property
+    def place(self) -> tuple[float, float] | None:
+        """Latitude and longitude of `at`, in degrees."""
+        latitude, _, longitude = (self.at or "").partition(",")
+        with suppress(ValueError):
+            place = float(latitude), float(longitude)
+            if -90 <= place[0] <= 90 and -180 <= place[1] <= 180:
+                return place
+        return None
