@@ -14,37 +14,11 @@ from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
+from planner.imports.wishes import FabricWish
 from planner.plan.plan_files import kind_of, plan_of, read_plan
 
 if TYPE_CHECKING:
     from planner.exports.fabric_parts import BuiltFabric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricOptions:
-    """The fabric that is asked for, in options; none of them where a file says it."""
-
-    hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
-    gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None
-    nic_gbps: Annotated[float | None, "Rate of one NIC, in Gb/s."] = None
-    switch: Annotated[
-        list[str] | None, "Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."
-    ] = None
-    family: Annotated[list[str] | None, "rail (unless given), rack, rail-only, dragonfly or dragonfly+."] = None
-    oversubscription: Annotated[
-        str | None, "Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given."
-    ] = None
-    survives: Annotated[
-        str | None, "Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none."
-    ] = None
-    planes: Annotated[int | None, "Planes of the fabric."] = None
-    max_lanes: Annotated[int | None, "Most networks of a NIC's lanes: 1 unless given."] = None
-    rails_per_leaf: Annotated[int | None, "Most GPUs of a host at a leaf of the family rail: any unless given."] = None
-    max_tiers: Annotated[int | None, "Most tiers of switches: 4 unless given."] = None
-    floor: Annotated[str | None, "PITCHxROW in metres, xN for N hosts a rack: cables are priced by length."] = None
-    transceiver_usd: Annotated[float | None, "Price of one transceiver."] = None
-    transceiver_watts: Annotated[float | None, "Power of one transceiver."] = None
-    budget: Annotated[float | None, "Most that the fabric may cost, in dollars."] = None
 
 
 KEYS = {  # where a file says what an option asks for
@@ -72,7 +46,7 @@ def design(
         Argument(metavar="[FILE]", help="File with network and hardware and no workload, in place of options."),
     ] = None,
     *,
-    wish: FabricOptions,
+    wish: FabricWish,
     pin: console.Pins = None,
     time_limit: Annotated[float | None, "Seconds for the search."] = None,
     output: Annotated[Path | None, Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
@@ -80,25 +54,19 @@ def design(
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     import planner
-    from planner.planning.load import FabricWish, question_of, question_of_options
+    from planner.planning.load import question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
     pins = console.read_pins(pin)
-    wished = {name: value for name, value in asdict(wish).items() if value is not None}
-    options = [f"--{name.replace('_', '-')}" for name in wished]
-    if given is not None:
-        if options:
-            what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
-            raise InputError(f"{options[0]}: {what}")
-        question = question_of(given, pins)
-    elif missing := ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"}.difference(options))):
-        raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
+    options = [f"--{name.replace('_', '-')}" for name, value in asdict(wish).items() if value is not None]
+    if given is None:
+        question = question_of(question_of_options(wish), pins)
+    elif options:
+        what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
+        raise InputError(f"{options[0]}: {what}")
     else:
-        names = {"switch": "switches", "family": "families", "budget": "budget_usd"}
-        asked: dict[str, Any] = {names.get(name, name): value for name, value in wished.items()}
-        asked |= {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
-        question = question_of(question_of_options(FabricWish(**asked)), pins)
+        question = question_of(given, pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))

@@ -1,4 +1,4 @@
-"""What users ask of a first instance and of a grid's files: records whose fields are options of a command."""
+"""What users ask of a first instance, a grid and a fabric alone: records whose fields are options of a command."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,3 +54,30 @@ class GridOptions:
             if -90 <= place[0] <= 90 and -180 <= place[1] <= 180:
                 return place
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricWish:
+    """The fabric that is asked for; a figure that is None takes its usual value, and all are where a file says it."""
+
+    hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
+    gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None
+    nic_gbps: Annotated[float | None, "Rate of one NIC, in Gb/s."] = None
+    switch: Annotated[
+        list[str] | None, "Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."
+    ] = None
+    family: Annotated[list[str] | None, "rail (unless given), rack, rail-only, dragonfly or dragonfly+."] = None
+    oversubscription: Annotated[
+        str | None, "Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given."
+    ] = None
+    survives: Annotated[
+        str | None, "Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none."
+    ] = None
+    planes: Annotated[int | None, "Planes of the fabric."] = None
+    max_lanes: Annotated[int | None, "Most networks of a NIC's lanes: 1 unless given."] = None
+    rails_per_leaf: Annotated[int | None, "Most GPUs of a host at a leaf of the family rail: any unless given."] = None
+    max_tiers: Annotated[int | None, "Most tiers of switches: 4 unless given."] = None
+    floor: Annotated[str | None, "PITCHxROW in metres, xN for N hosts a rack: cables are priced by length."] = None
+    transceiver_usd: Annotated[float | None, "Price of one transceiver."] = None
+    transceiver_watts: Annotated[float | None, "Power of one transceiver."] = None
+    budget: Annotated[float | None, "Most that the fabric may cost, in dollars."] = None

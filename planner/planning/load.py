@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
+from planner.imports.wishes import FabricWish
 from planner.instance.base import out_of_range
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
 from planner.instance.network import MAX_TIERS, Switch
@@ -188,38 +188,21 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
     return known[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricWish:
-    """The fabric that the options ask for; an option that is None takes its usual value."""
-
-    hosts: int
-    gpus_per_host: int
-    nic_gbps: float
-    switches: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    oversubscription: str | None = None
-    survives: str | None = None
-    planes: int | None = None
-    max_lanes: int = 1
-    rails_per_leaf: int | None = None
-    max_tiers: int = MAX_TIERS
-    floor: str | None = None
-    transceiver_usd: float | None = None
-    transceiver_watts: float | None = None
-    budget_usd: float | None = None
-
-
 def question_of_options(wish: FabricWish) -> FabricInstance:
     """Return the question that options ask; an InputError names the option, its value and the remedy."""
-    switches, parts = _parts(wish)
-    _require_planes(wish, switches)
-    unknown = [family for family in wish.families if family not in FAMILIES]
+    due = {"--hosts": wish.hosts, "--gpus-per-host": wish.gpus_per_host, "--nic-gbps": wish.nic_gbps}
+    if missing := ", ".join(sorted(option for option, value in due.items() if value is None)):
+        raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
+    nic_gbps, families = wish.nic_gbps or 0.0, wish.family or ()
+    switches, parts = _parts(wish, nic_gbps)
+    _require_planes(wish, nic_gbps, switches)
+    unknown = [family for family in families if family not in FAMILIES]
     if unknown:
         several = "; repeat the option for several" * ("," in unknown[0])
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}{several}")
     if wish.survives not in (None, "none", *LOSSES):
         raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
-    grouped = [family for family in wish.families if family.startswith("dragonfly")]
+    grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
     rates = {switch["port_gbps"] for switch in switches}
@@ -232,10 +215,10 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
             "power_watts": parts.watts,
             "source": parts.source,
         },
-        "families": list(wish.families) or ["rail"],
-        "max_lanes": wish.max_lanes,
+        "families": list(families) or ["rail"],
+        "max_lanes": wish.max_lanes or 1,
         "max_rails_per_leaf": wish.rails_per_leaf,
-        "max_tiers": wish.max_tiers,
+        "max_tiers": wish.max_tiers or MAX_TIERS,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, switches[0]["port_gbps"]),
         "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
@@ -247,10 +230,10 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
             "accelerator": ANY_ACCELERATOR,
             "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
             "racks": wish.hosts,
-            "nic_bytes_per_second": wish.nic_gbps * 1e9 / 8,
+            "nic_bytes_per_second": nic_gbps * 1e9 / 8,
         },
         "network": network,
-        "limits": {} if wish.budget_usd is None else {"budget_usd": wish.budget_usd},
+        "limits": {} if wish.budget is None else {"budget_usd": wish.budget},
         "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
     }
     return question_of(data, {})
@@ -301,12 +284,12 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     return question
 
 
-def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
+def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], FabricParts]:
     """Return the switches, and the transceiver at the rate of their ports: those given, or those of the NIC's rate."""
-    if not wish.switches and wish.nic_gbps not in FABRIC_PARTS:
+    if not wish.switch and nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
-        raise InputError(f"--nic-gbps {wish.nic_gbps:g}: no usual switches (for {known} there are); give --switch")
-    names = wish.switches or (*FABRIC_PARTS[wish.nic_gbps].switches, *LARGER.get(wish.nic_gbps, ()))
+        raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {known} there are); give --switch")
+    names = wish.switch or [*FABRIC_PARTS[nic_gbps].switches, *LARGER.get(nic_gbps, ())]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
@@ -351,26 +334,26 @@ def _switch(text: str) -> dict[str, Any]:
     return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
-def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
+def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
     """Check that a switch, with the lanes allowed, has the planes asked for."""
     if wish.planes is None:
         return
 
     def planes_of(boxes: Iterable[dict[str, Any]]) -> list[tuple[int, int, str]]:
-        nic = wish.nic_gbps * 1e9 / 8
+        nic = nic_gbps * 1e9 / 8
         each = ((lanes_of(Switch.model_validate(box), nic), box) for box in boxes)
         return [(lanes * box.get("planes", 1), lanes, box["name"]) for lanes, box in each]
 
-    own = {planes for planes, lanes, _ in planes_of(switches) if lanes <= wish.max_lanes}
+    own = {planes for planes, lanes, _ in planes_of(switches) if lanes <= (wish.max_lanes or 1)}
     if not own or wish.planes in own:
         return
     known = planes_of(catalogue("switches").values())
     having = max(((lanes, name) for planes, lanes, name in known if planes == wish.planes), default=None)
     remedy = f"in a file: the catalogue has {', '.join(map(str, sorted({planes for planes, *_ in known})))}"
     if having is not None:
-        remedy = f"such as --switch {having[1]}" + f" --max-lanes {having[0]}" * (having[0] > wish.max_lanes)
+        remedy = f"such as --switch {having[1]}" + f" --max-lanes {having[0]}" * (having[0] > (wish.max_lanes or 1))
     have = ", ".join(map(str, sorted(own)))
-    planes = f"{counted(wish.planes, 'plane')} for a NIC of {wish.nic_gbps:g} Gb/s"
+    planes = f"{counted(wish.planes, 'plane')} for a NIC of {nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
 
 

@@ -17,8 +17,9 @@ from tiers import more, slow
 from worked_plan import INSTANCE, edited_at, small
 
 import planner
-from planner.cli.fabric_commands import KEYS, FabricOptions
+from planner.cli.fabric_commands import KEYS
 from planner.errors import InputError
+from planner.imports.wishes import FabricWish
 from planner.instance.instance import FabricInstance
 from planner.models import Options
 from planner.models.fabric.chooser import Templates
@@ -27,23 +28,23 @@ from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning import fabric_design
-from planner.planning.load import FabricWish, load_instance, question_of, question_of_options
+from planner.planning.load import load_instance, question_of, question_of_options
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
 from planner.solvers.signals import OutOfTimeError
 
 # Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
 # 64 ports of 400 Gb/s where no others are named.
-XDR = {"switches": ("144x800:200000:3000",), "nic": 800}
-TWO_PLANES = {"switches": ("128x400:60000:1000",), "nic": 800, "max_lanes": 2, "planes": 2}
-DUAL_TOR = {"switches": ("51.2T-256x200G",), "max_lanes": 2, "planes": 2, "oversubscription": "1.0667:1"}
-PORTS_40 = {"switches": ("40x200:20000:600",), "nic": 200, "gpus": 1, "families": ("rack",)}
+XDR = {"switch": ("144x800:200000:3000",), "nic": 800}
+TWO_PLANES = {"switch": ("128x400:60000:1000",), "nic": 800, "max_lanes": 2, "planes": 2}
+DUAL_TOR = {"switch": ("51.2T-256x200G",), "max_lanes": 2, "planes": 2, "oversubscription": "1.0667:1"}
+PORTS_40 = {"switch": ("40x200:20000:600",), "nic": 200, "gpus": 1, "family": ("rack",)}
 PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
     (96, {}, {"leaf": 24, "spine": 16}, 768),  # DGX SuperPOD H100, 3 SU
     (128, {}, {"leaf": 32, "spine": 16}, 1024),
     (256, {}, {"leaf": 64, "spine": 32}, 2048),
     (512, {}, {"leaf": 128, "spine": 128, "core": 64}, 8192),
-    (1024, {"families": ("rail-only",)}, {"leaf": 256, "spine": 128}, 8192),
+    (1024, {"family": ("rail-only",)}, {"leaf": 256, "spine": 128}, 8192),
     (288, XDR, {"leaf": 32, "spine": 18}, 2304),  # DGX SuperPOD B300 XDR, 4 SU
     (1296, XDR, {"leaf": 144, "spine": 72}, 10368),  # 18 SU
     (512, TWO_PLANES, {"leaf": 128, "spine": 64}, 8192),  # DGX SuperPOD B300 Spectrum-4, 8 SU
@@ -62,7 +63,7 @@ def no_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def designed(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> Plan:
     """Design a fabric from options and require that the checker agrees with it."""
-    given = {"switches": ("64x400:36000:1000",), **wish}
+    given = {"switch": ("64x400:36000:1000",), **wish}
     plan = planner.design_fabric(
         question_of_options(FabricWish(hosts=hosts, gpus_per_host=gpus, nic_gbps=nic, **given))
     )
@@ -93,7 +94,7 @@ def test_published_designs_come_out(hosts, wish, switches, links):
 )
 def test_fabrics_of_800_000_gpus(switch: str, families: tuple[str, ...], tiers: int, switches: int) -> None:
     """At 1:1 no more switches than those published that can be wired, within seconds."""
-    plan = designed(100_000, nic=800, switches=(switch,), families=families, max_tiers=tiers)
+    plan = designed(100_000, nic=800, switch=(switch,), family=families, max_tiers=tiers)
     f = plan.fabric.sites[CLUSTER]
     assert (plan.status, len(f.tiers), f.endpoint_links) == ("optimal", tiers, 800_000) and f.switches <= switches
 
@@ -104,12 +105,12 @@ def test_more_choice_is_never_dearer(seed: int) -> None:
     r = random.Random(seed)
     hosts, gpus, ratio = r.randint(2, 40), r.choice([1, 2, 4]), r.choice([1, 1.5, 2, 4])
     ports = r.choice([8, 16, 32])
-    own = {"switches": (f"{ports}x400:{r.randint(1, 60)}000:500",), "oversubscription": f"{ratio:g}:1", "max_tiers": 3}
+    own = {"switch": (f"{ports}x400:{r.randint(1, 60)}000:500",), "oversubscription": f"{ratio:g}:1", "max_tiers": 3}
     base = usd(designed(hosts, gpus, **own))
-    other = (*own["switches"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
+    other = (*own["switch"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
     looser: list[dict[str, Any]] = [
-        {"switches": other}, {"oversubscription": f"{ratio + 1:g}:1"}, {"oversubscription": "any"},
-        {"survives": "none"}, {"families": ("rail", "rack")}, {"max_tiers": 4},
+        {"switch": other}, {"oversubscription": f"{ratio + 1:g}:1"}, {"oversubscription": "any"},
+        {"survives": "none"}, {"family": ("rail", "rack")}, {"max_tiers": 4},
     ]  # fmt: skip
     for change in looser:
         assert usd(designed(hosts, gpus, **{**own, **change})) <= base * (1 + 1e-9), change
@@ -118,7 +119,7 @@ def test_more_choice_is_never_dearer(seed: int) -> None:
 
 def test_more_uplinks_may_take_fewer_spines() -> None:
     """Nine uplinks of a leaf go to three spines, where the eight that the ratio asks for would go to four."""
-    own = {"switches": ("48x800:26000:300",), "families": ("dragonfly+",), "floor": "0.6x2.4", "survives": "none"}
+    own = {"switch": ("48x800:26000:300",), "family": ("dragonfly+",), "floor": "0.6x2.4", "survives": "none"}
     plan = designed(128, nic=800, oversubscription="4:1", **own)
     leaf, spine = plan.fabric.sites[CLUSTER].tiers
     assert (leaf.down_ports, leaf.up_ports, leaf.bundle, spine.switches) == (32, 9, 3, 12)
@@ -136,23 +137,23 @@ def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
 def test_lanes_split_a_nic_over_several_networks() -> None:
     """Four networks of the slow ports join what they cannot join whole, for less than the one of faster ports."""
     links: dict[str, Any] = {"transceiver_usd": 1.0, "transceiver_watts": 5.0}
-    slow_ports = {"switches": ("512x100:4000:900", "64x400:36000:1000"), **links}
+    slow_ports = {"switch": ("512x100:4000:900", "64x400:36000:1000"), **links}
     one, four = designed(128, 8, **slow_ports), designed(128, 8, **slow_ports, max_lanes=4)
     assert one.fabric.sites[CLUSTER].lanes == 1 and four.fabric.sites[CLUSTER].lanes == 4
     assert usd(four) < usd(one)
-    assert designed(128, 8, switches=("512x100:4000:900",), **links).status == "infeasible"
+    assert designed(128, 8, switch=("512x100:4000:900",), **links).status == "infeasible"
 
 
 def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     price = usd(designed(32))
-    plan = designed(32, budget_usd=price / 2)
+    plan = designed(32, budget=price / 2)
     assert plan.status == "infeasible" and "limits.budget_usd" in plan.conflict.rules
-    assert usd(designed(32, budget_usd=price)) == price
+    assert usd(designed(32, budget=price)) == price
 
 
-@each(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
+@each(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"family": ("rack", "rail")})])
 def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
-    plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
+    plan = designed(hosts, survives="none", **{"family": ("rack",), **wish})
     assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
     assert [x.name for x in plan.fabric.alternatives if x.fabric and x.fabric.switches == 1] == [
         plan.fabric.alternatives[0].name
@@ -163,20 +164,20 @@ def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -
 @each("family", ["rail", "rail-only", "rack"])
 def test_spines_join_several_leaves(family: str) -> None:
     """A host has two leaves with some of its GPUs each, or hangs on one switch, with spines over it or without."""
-    plan = designed(1, families=(family,))
+    plan = designed(1, family=(family,))
     if family == "rail":
         assert plan.fabric.sites["cluster"].tiers[0].switches == 2
     else:
         assert (plan.status, plan.conflict.rules) == ("infeasible", ("network.families", "network.survives"))
         assert "one leaf takes all" in plan.conflict.reason
-    assert designed(1, 1, survives="none", families=(family,)).status == "optimal"
+    assert designed(1, 1, survives="none", family=(family,)).status == "optimal"
 
 
 @each(
     ("hosts", "gpus", "wish", "reason"),
     [
         (512, 8, {"max_tiers": 2}, "join at most 2,048 GPUs, there are 4,096"),
-        (100, 72, {"families": ("rack",)}, "a leaf of 64 ports takes at most 32 GPUs at 1:1, a host has 72 at each"),
+        (100, 72, {"family": ("rack",)}, "a leaf of 64 ports takes at most 32 GPUs at 1:1, a host has 72 at each"),
     ],
 )
 def test_what_does_not_fit_is_told_in_numbers(hosts: int, gpus: int, wish: dict[str, Any], reason: str) -> None:
@@ -233,33 +234,33 @@ def test_alternatives_stand_side_by_side() -> None:
 @each(
     ("wish", "complaint"),
     [
-        ({"switches": ("64x400",)}, "--switch '64x400'"),
+        ({"switch": ("64x400",)}, "--switch '64x400'"),
         (
-            {"switches": ("64x400:36K:1000",)},
+            {"switch": ("64x400:36K:1000",)},
             r"'64x400:36K:1000': dollars must be a number from 0 \(is '36K'\); give PORTSx",
         ),
-        ({"switches": ("64x400:36000",)}, "'64x400:36000': watts missing; give PORTSx"),
-        ({"switches": ("64x400",)}, "'64x400': dollars and watts missing; give PORTSx"),
-        ({"switches": ("64x4T:1:W",)}, r"rate must be a number from 0 \(is '4T'\); watts must be a number from 0 \(is"),
-        ({"switches": ("64x400:1:2:3",)}, "'64x400:1:2:3': has too many parts; give PORTSx"),
+        ({"switch": ("64x400:36000",)}, "'64x400:36000': watts missing; give PORTSx"),
+        ({"switch": ("64x400",)}, "'64x400': dollars and watts missing; give PORTSx"),
+        ({"switch": ("64x4T:1:W",)}, r"rate must be a number from 0 \(is '4T'\); watts must be a number from 0 \(is"),
+        ({"switch": ("64x400:1:2:3",)}, "'64x400:1:2:3': has too many parts; give PORTSx"),
         ({"oversubscription": "0:2"}, "--oversubscription"),
         ({"oversubscription": ""}, "--oversubscription ''"),
-        ({"families": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
+        ({"family": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
         ({"floor": "0.6"}, "--floor"),
         ({"floor": "0.6x2.4x0"}, "--floor"),
-        ({"families": ("ring",)}, "--family 'ring'"),
-        ({"families": ("dragonfly",)}, "--survives none"),
-        ({"switches": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
-        ({"switches": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
+        ({"family": ("ring",)}, "--family 'ring'"),
+        ({"family": ("dragonfly",)}, "--survives none"),
+        ({"switch": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
+        ({"switch": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
         ({"floor": "1e9x1e9"}, "--floor"),
         (
-            {"floor": "0.6x2.4", "switches": ("51.2T-256x200G",)},
+            {"floor": "0.6x2.4", "switch": ("51.2T-256x200G",)},
             r"no media of 200G in the catalogue \(of 800G, 400G there",
         ),
-        ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
+        ({"nic": 123.0, "switch": ()}, "--nic-gbps 123"),
         ({"oversubscription": "1:1,7:1,2:1,2:1"}, "--oversubscription .* at most of leaf, spine and core"),
-        ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
-        ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
+        ({"family": ("raill",)}, "--family 'raill': must be one of rail, rack"),
+        ({"nic": 100, "switch": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
         ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
         (
             {"planes": 2},
@@ -318,7 +319,7 @@ def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyP
 
 def test_pins_of_the_one_site_are_kept() -> None:
     """A decision that is pinned for the cluster alone is as one for every site; none is left out in silence."""
-    given = {"switches": ("64x400:36000:1000",), "rails_per_leaf": 1}
+    given = {"switch": ("64x400:36000:1000",), "rails_per_leaf": 1}
     asked = question_of_options(FabricWish(hosts=32, gpus_per_host=8, nic_gbps=400, **given))
     pins = {"fabric.cluster.tiers": 3, "fabric.cluster.leaf_bundle": 2, "fabric.cluster.rails_per_pod": 4}
     plan = planner.design_fabric(question_of(asked, pins))
@@ -328,7 +329,7 @@ def test_pins_of_the_one_site_are_kept() -> None:
 
 
 def test_every_option_has_its_key_in_a_file() -> None:
-    assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricOptions)}
+    assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricWish)}
 
 
 @each("name", ["net.json", "net.yaml"])
@@ -391,20 +392,20 @@ def test_figures_are_written_for_a_reader() -> None:
     """Power above a megawatt is in MW, one switch is one, and ratios of dragonflies are those of the worst traffic."""
     assert re.search(r"\d MW\. Proven", summary(designed(2048, max_tiers=3), 200))
     assert re.search(r"1 tier: \$[^;]*, 1 switch, ", summary(designed(5), 200))
-    assert "56:1 at worst" in summary(designed(128, survives="none", families=("dragonfly",)), 200)
+    assert "56:1 at worst" in summary(designed(128, survives="none", family=("dragonfly",)), 200)
 
 
 def test_ports_faster_than_the_nic_are_told() -> None:
     """A NIC of 400 Gb/s on a whole port of 800 leaves half of it; on half a port, or one of its rate, nothing."""
-    told = summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    told = summary(designed(8, switch=("51.2T-64x800G",)), 200)
     assert "carry 400 Gb/s of NICs" in told and "Links between switches carry it whole" in told
-    assert "of NICs" not in summary(designed(8, switches=("51.2T-64x800G-breakout",)), 200)
+    assert "of NICs" not in summary(designed(8, switch=("51.2T-64x800G-breakout",)), 200)
     assert "of NICs" not in summary(designed(8), 200)
 
 
 def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
-    given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
+    given = {"switch": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
     question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, rails_per_leaf=1, **given))
     boxes = (question.network.switches[0].replaced(breakout=2),)
     plan = planner.design_fabric(question.replaced(network__switches=boxes, network__max_tiers=3))
@@ -432,7 +433,7 @@ def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
     r = random.Random(seed)
     ports, hosts, rails, ratio = r.choice([8, 12, 16]), r.randint(3, 30), r.choice([1, 2, 3]), r.choice([1, 1.5, 3])
     price, optic = r.choice([1000, 30_000]), r.choice([100.0, 900.0])
-    own = {"switches": (f"{ports}x800:{price}:500",), "transceiver_usd": optic, "transceiver_watts": 5.0}
+    own = {"switch": (f"{ports}x800:{price}:500",), "transceiver_usd": optic, "transceiver_watts": 5.0}
     plan = designed(hosts, rails, max_tiers=2, oversubscription=f"{ratio:g}:1", **own)
     by_hand = cheapest_by_hand(hosts, rails, ports, price, 2 * optic, ratio)
     assert usd(plan) == pytest.approx(by_hand)
@@ -440,7 +441,7 @@ def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
 
 def test_a_thousand_hosts_on_ports_of_800() -> None:
     """16 uplinks of 800 Gb/s carry 32 NICs of 400, so a leaf of 64 ports takes 42 hosts and 21 uplinks at 1:1."""
-    plan = designed(1000, switches=("64x800:60000:1500",))
+    plan = designed(1000, switch=("64x800:60000:1500",))
     leaf, spine, _ = plan.fabric.sites[CLUSTER].tiers
     assert (leaf.down_ports, leaf.up_ports, leaf.oversubscription, spine.oversubscription) == (42, 21, 1.0, 1.0)
     assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
@@ -500,7 +501,7 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
         if most in listed:
             least = listed[most]["cost_usd"]
             assert least == pytest.approx(usd(own)) and listed[most]["carried_share"] >= 1 / (most or math.inf) - 1e-9
-    wish = FabricWish(hosts=96, gpus_per_host=8, nic_gbps=400, switches=("64x400:36000:1000",), budget_usd=least)
+    wish = FabricWish(hosts=96, gpus_per_host=8, nic_gbps=400, switch=("64x400:36000:1000",), budget=least)
     (tmp_path / "plan.json").write_text(planner.design_fabric(question_of_options(wish)).model_dump_json())
     within = json.loads(invoke("fabric", "pareto", tmp_path / "plan.json", "--json").stdout)
     assert [row["cost_usd"] for row in within] == [least]  # of the ratios that its budget, too small for 1:1, buys
@@ -514,7 +515,7 @@ def test_options_that_would_allow_a_kind_do() -> None:
     for x in told.values():
         words = x.lost.rpartition("; ")[2].removesuffix(" would allow it").split()
         options = dict(zip(words[::2], words[1::2], strict=True))
-        wish = {"families": (options.get("--family", "rail"),)}
+        wish = {"family": (options.get("--family", "rail"),)}
         wish |= {"survives": options["--survives"]} if "--survives" in options else {}
         again = designed(32, **wish, oversubscription=options.get("--oversubscription", "1:1,3:1"))
         assert x.fabric.family == again.fabric.sites[CLUSTER].family
@@ -525,7 +526,7 @@ def test_options_that_would_allow_a_kind_do() -> None:
 def test_rules_in_conflict_are_the_fewest() -> None:
     found = designed(512, max_tiers=2).conflict.rules
     assert found == ("network.families", "network.max_tiers")  # a rail alone fits two tiers
-    cheap = designed(64, budget_usd=usd(designed(64)) * 0.9).conflict.rules
+    cheap = designed(64, budget=usd(designed(64)) * 0.9).conflict.rules
     assert cheap[0] == "limits.budget_usd" and "network.max_tiers" not in cheap
 
 
@@ -545,7 +546,7 @@ def test_tails_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
     """Of the flows of 32 hosts the slowest takes at least as long under ECMP as sprayed, and no less than its bytes."""
-    plan = designed(32, 1, max_tiers=2, families=("rail",))
+    plan = designed(32, 1, max_tiers=2, family=("rail",))
     found = [(x.ecmp_tail, x.spray_tail) for x in plan.fabric.alternatives if x.ecmp_tail is not None]
     assert len(found) == sum(x.fabric is not None and "dragonfly" not in x.name for x in plan.fabric.alternatives)
     assert len(found) > 1 and all(ecmp >= spray >= 1 for ecmp, spray in found)
@@ -553,7 +554,7 @@ def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
 
 def test_tails_under_an_oversubscribed_tier_are_of_what_it_carries() -> None:
     """Sprayed, a random permutation takes what leaves a pod over what its uplinks carry, hashed longer."""
-    plan = designed(64, 8, switches=("16x400:9000:300",), max_tiers=3, oversubscription="1:1,4:1")
+    plan = designed(64, 8, switch=("16x400:9000:300",), max_tiers=3, oversubscription="1:1,4:1")
     chosen = plan.fabric.alternatives[0]
     carried = chosen.bisection_tbps / (64 * 8 * 0.4 / 2)
     assert len(chosen.fabric.tiers) == 3 and carried == pytest.approx(0.25, abs=0.03)
