@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Argument, Exit
 
 from planner.cli import console
 from planner.cli.console import ExitCode
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
-TopologyFile = Annotated[Path, Option("--topology", help="Topology file.")]
-NodeStates = Annotated[Path | None, Option("--state", help="File of node states; only idle nodes are used.")]
+TopologyFile = Annotated[Path, "Topology file."]
+NodeStates = Annotated[Path | None, "File of node states; only idle nodes are used."]
 TimeLimit = Annotated[float | None, "Seconds for the proof, 10 unless given."]
-AsJson = Annotated[bool, Option("--json", help="Print the answer as JSON and nothing else.")]
-JobFile = Annotated[Path | None, Option("--job", help="Job file, or a plan (JSON).")]
+AsJson = Annotated[bool, "Print the answer as JSON and nothing else."]
+JobFile = Annotated[Path | None, "Job file, or a plan (JSON)."]
 Nodes = Annotated[int | None, "Nodes of the job, in place of a file."]
 Mesh = Annotated[str | None, "Its mesh in rank order, such as pipeline=4,data=12."]
 
@@ -81,7 +81,7 @@ def place(
     free: FreeNodes,
     given: JobOptions,
     search: PlacementSearch,
-    form: Annotated[str, Option("--format", help=f"What to write: {', '.join(PLACED_FORMATS)}.")] = "hostlist",
+    form: Annotated[str, f"What to write: {', '.join(PLACED_FORMATS)}."] = "hostlist",
     output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
@@ -185,10 +185,7 @@ def placement_summary(placement: "Placement") -> str:
 
 def topology(
     file: Annotated[Path, Argument(help="Topology file, or a plan.")],
-    form: Annotated[
-        str | None,
-        Option("--format", help=f"What to write: {', '.join(TOPOLOGY_FORMATS)}; only a summary unless given."),
-    ] = None,
+    form: Annotated[str | None, f"What to write: {', '.join(TOPOLOGY_FORMATS)}; only a summary unless given."] = None,
     output: console.InsteadOfStdout = None,
     name: console.TopologyName = None,
     label: console.NodeLabels = None,
@@ -227,10 +224,7 @@ class ClusterInUse:
     topology: TopologyFile
     topology_name: console.TopologyName = None
     running: Annotated[
-        list[Path] | None,
-        Option(
-            "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
-        ),
+        list[Path] | None, "Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
     ] = None
     busy: Annotated[str, "Hostlist of nodes that are taken or broken, in addition to those of running jobs."] = ""
     state: NodeStates = None
@@ -340,7 +334,7 @@ def resize(
 
 def queue(
     files: ClusterInUse,
-    job: Annotated[list[Path], Option("--job", help="Job file, first in the queue first; may be repeated.")],
+    job: Annotated[list[Path], "Job file, first in the queue first; may be repeated."],
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:

@@ -36,6 +36,11 @@ HEARTBEAT = 10.0  # seconds after which the log says again where the command is
 BAR = 16  # columns
 WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
 NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
+SPELLED = {  # how options are written that are not by the name of their parameter
+    "output": ("-o", "--output"), "quiet": ("-q", "--quiet"), "verbose": ("-v", "--verbose"), "as_json": ("--json",),
+    "form": ("--format",), "framework": ("--for",), "change": ("--set",), "part_of": ("--shard",),
+    "start": ("--from",), "stop": ("--to",), "bytes_per_host": ("--bytes",),
+}  # fmt: skip
 SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
@@ -153,19 +158,15 @@ InstanceFile = Annotated[
     Path, Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
 ]
 PlanFile = Annotated[Path, Argument(help="Plan file (JSON).")]
-Pins = Annotated[
-    list[str] | None, Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
-]
-Changes = Annotated[
-    list[str] | None, Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
-]
+Pins = Annotated[list[str] | None, "Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10."]
+Changes = Annotated[list[str] | None, "Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%."]
 Gap = Annotated[float | None, "Stop at this relative gap to the proven bound."]
 Seed = Annotated[int, "Seed of the solvers."]
 Threads = Annotated[int | None, "Threads of the solvers; 1 unless given."]
-Quiet = Annotated[bool, Option("-q", "--quiet", help="No progress on stderr.")]
-Verbose = Annotated[bool, Option("-v", "--verbose", help="All that the plan says, proofs included.")]
-Log = Annotated[Path | None, Option("--log", help="Add lines of progress with timestamps to this file.")]
-InsteadOfStdout = Annotated[Path | None, Option("-o", "--output", help="Write here in place of stdout.")]
+Quiet = Annotated[bool, "No progress on stderr."]
+Verbose = Annotated[bool, "All that the plan says, proofs included."]
+Log = Annotated[Path | None, "Add lines of progress with timestamps to this file."]
+InsteadOfStdout = Annotated[Path | None, "Write here in place of stdout."]
 TopologyName = Annotated[str | None, "Which topology of a topology.yaml; its default unless given."]
 NodeLabels = Annotated[list[str] | None, "Kubernetes label that names a switch above a node; once a tier, leaf first."]
 Constants = Annotated[Path | None, "Constants of your cluster, from `planner calibrate`; they replace the catalogue's."]
@@ -348,8 +349,8 @@ class ProgressOptions:
 def watched(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that shows its progress, and whose records of options stand as these options.
 
-    An option is annotated by its help, or by the whole of typer's Option. The command refuses numbers out of range,
-    named as options, and to write over a file that it reads.
+    An option is annotated by its help, and written as SPELLED or its name says; a flag has no negation. The command
+    refuses numbers out of range, named as options, and to write over a file that it reads.
     """
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
@@ -358,14 +359,13 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             records[name] = parameter.annotation
             options = [(x.name, x.type, x.default) for x in fields(parameter.annotation)]
         for option, annotation, default in options:
-            declared, spelling = annotation.__metadata__[0], f"--{option.replace('_', '-')}"
-            if isinstance(declared, str):  # its help alone; a flag has no negation
-                declared = Option(*[spelling] * (annotation.__origin__ is bool), help=declared)
+            spellings = SPELLED.get(option, (f"--{option.replace('_', '-')}",))
+            declared, spelled[option] = annotation.__metadata__[0], spellings[-1]
+            if isinstance(declared, str):  # its help alone
+                declared = Option(*spellings, help=declared)
             kind, given = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty if default is MISSING else default
             stated: Any = Annotated[annotation.__origin__, declared]
             parameters.append(inspect.Parameter(option, kind, default=given, annotation=stated))
-            written = (declared.default, *(declared.param_decls or ()), spelling)
-            spelled[option] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
 
     def run(**options: Any) -> None:
         given = (value for name, value in options.items() if name not in WRITTEN)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, Exit, Typer
 
 from planner.cli import console
 from planner.cli.console import ExitCode
@@ -49,8 +49,8 @@ def design(
     wish: FabricWish,
     pin: console.Pins = None,
     time_limit: Annotated[float | None, "Seconds for the search."] = None,
-    output: Annotated[Path | None, Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the plan as JSON and nothing else.")] = False,
+    output: Annotated[Path | None, "Write the fabric here, as a plan."] = None,
+    as_json: Annotated[bool, "Print the plan as JSON and nothing else."] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     import planner
@@ -89,13 +89,8 @@ app.command()(design)
 @app.command()
 def export(
     plan: console.PlanFile,
-    form: Annotated[str, Option("--format", help=f"One of {', '.join(FORMATS)}.")],
-    output: Annotated[
-        Path,
-        Option(
-            "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
-        ),
-    ],
+    form: Annotated[str, f"One of {', '.join(FORMATS)}."],
+    output: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
     detail: Annotated[
         str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
@@ -172,10 +167,8 @@ def pareto(
     pin: Annotated[list[str] | None, "Fix a decision of an instance: PATH=VALUE."] = None,
     axes: Annotated[str, AXES_HELP] = AXES,
     every: Annotated[bool, "At every slowdown, and not only the best below each step of a ladder."] = False,
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+    output: Annotated[Path | None, "Write the designs here too, as rows for `planner plot` (.jsonl)."] = None,
+    as_json: Annotated[bool, "Print the designs as JSON and nothing else."] = False,
     constants: console.Constants = None,
 ) -> None:
     """Print the fabrics that no other matches or beats on every axis, each with its proof.
@@ -257,7 +250,7 @@ class ExchangeOptions:
     site: Annotated[str | None, "Site of the plan; its largest where not given."] = None
     failed_links: Annotated[int, "Cables between switches that are out."] = 0
     hosts: Annotated[int | None, "Hosts to simulate, in a plan GPUs: no more than there are."] = None
-    bytes_per_host: Annotated[float | None, Option("--bytes", help="Bytes that one host sends in all.")] = None
+    bytes_per_host: Annotated[float | None, "Bytes that one host sends in all."] = None
     group: Annotated[int | None, "Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."] = (
         None
     )
@@ -269,7 +262,7 @@ def simulate(
     ],
     exchange: ExchangeOptions,
     watched: console.ProgressOptions,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the result as JSON and nothing else."] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option, Typer
+from typer import Argument, Typer
 
 from planner.cli import console
 from planner.errors import InputError, hint
@@ -43,7 +43,7 @@ def catalogue(
         str | None, Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
     ] = None,
     name: Annotated[str | None, Argument(help="One entry, printed whole (JSON).")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the entries as JSON.")] = False,
+    as_json: Annotated[bool, "Print the entries as JSON."] = False,
 ) -> None:
     """List names that an instance may use, with their main figures; one entry whole with its sources."""
     from planner.report.tables import KINDS, catalogue_text, entries
@@ -70,10 +70,10 @@ MEASURED_HELP = (
 
 def calibrate(
     measured: Annotated[Path, Argument(help=MEASURED_HELP)],
-    output: Annotated[Path | None, Option("-o", "--output", help="Write the constants here (JSON).")] = None,
+    output: Annotated[Path | None, "Write the constants here (JSON)."] = None,
     accelerator: Annotated[str | None, "Accelerator of the catalogue that ran all lines."] = None,
     software: Annotated[str | None, "Software stack of the catalogue; megatron-bridge."] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the constants as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the constants as JSON and nothing else."] = False,
 ) -> None:
     """Fit the constants of your cluster to about ten of your own steps, for `--constants` of other commands.
 
@@ -154,9 +154,7 @@ FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
 @export_app.command()
 def launch(
     plan: console.PlanFile,
-    framework: Annotated[
-        str | None, Option("--for", help=f"One of {', '.join(FRAMEWORKS)}; megatron unless given.")
-    ] = None,
+    framework: Annotated[str | None, f"One of {', '.join(FRAMEWORKS)}; megatron unless given."] = None,
     output: console.InsteadOfStdout = None,
     exact: Annotated[bool, "Refuse what the framework does not run; else the nearest that it runs."] = False,
     like: Annotated[
@@ -216,10 +214,8 @@ def import_(
     files: Annotated[
         list[Path], Argument(help="Files of one grid: a .m case, or CSV tables recognised by their columns.")
     ],
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
-    ] = None,
-    kind: Annotated[str, Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
+    output: Annotated[Path | None, "Write the grid here (JSON); else it is printed."] = None,
+    form: Annotated[str, "auto, matpower, rts-gmlc, eia-860 or reeds."] = "auto",
     into: Annotated[Path | None, "Write this instance with the grid in it, its rules and site prices kept."] = None,
     name: Annotated[str | None, "Name of the instance that --into writes."] = None,
     geojson: Annotated[Path | None, "Write nodes and lines here as GeoJSON."] = None,
@@ -235,7 +231,7 @@ def import_(
     require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
-    imported = import_grid(files, kind, options)
+    imported = import_grid(files, form, options)
     grid = imported.grid
     data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
     if into is not None:

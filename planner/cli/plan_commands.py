@@ -40,8 +40,8 @@ class Search:
 
 def solve(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, Option("-o", "--output", help="Write the plan here.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the plan and nothing else.")] = False,
+    output: Annotated[Path | None, "Write the plan here."] = None,
+    as_json: Annotated[bool, "Print the plan and nothing else."] = False,
     *,
     search: Search,
     progress: console.ProgressOptions,
@@ -114,12 +114,12 @@ class CurveSearch:
 
 def frontier(
     asked: console.AskedInstance,
-    output: Annotated[Path | None, Option("-o", "--output", help=OUTPUT_HELP)] = None,
+    output: Annotated[Path | None, OUTPUT_HELP] = None,
     *,
     search: CurveSearch,
     plot: Annotated[Path | None, "Draw days against capital here (.svg, .png)."] = None,
     plans: Annotated[Path | None, "Write the plan of each point into this folder."] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the curve as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the curve as JSON and nothing else."] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
@@ -160,13 +160,13 @@ def frontier(
 
 def layouts(
     asked: console.PinnedInstance,
-    output: Annotated[Path | None, Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
+    output: Annotated[Path | None, "Write the rows here (.json, .csv)."] = None,
     within: Annotated[float, "Share of the fewest days that a layout may take longer."] = 0.02,
     time_limit: Annotated[float | None, "Seconds; then the layouts so far."] = None,
     *,
     seed: console.Seed = 0,
     threads: console.Threads = None,
-    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the rows as JSON and nothing else."] = False,
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
@@ -217,10 +217,8 @@ def evaluate(
         Path | None,
         "Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON.",
     ] = None,
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    output: Annotated[Path | None, "Write the layout here as a plan: for compare, report, check."] = None,
+    as_json: Annotated[bool, "Print the prediction as JSON and nothing else."] = False,
     why: Annotated[bool, "Name the constants behind each part of the step."] = False,
     constants: console.Constants = None,
 ) -> None:
@@ -284,7 +282,7 @@ def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
 
 def explain(
     asked: console.PinnedInstance,
-    as_json: Annotated[bool, Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the explanation as JSON and nothing else."] = False,
     time_limit: Annotated[float | None, "Seconds for the plan, and again for all alternatives, of 40 at least."] = None,
     near: Annotated[int, "List the N best plans over other sets of sites."] = 0,
     within: Annotated[float, "Largest cost of a plan of --near above the best: 0.05 is 5 %."] = 0.05,
@@ -357,7 +355,7 @@ def compare(
         Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
     ],
     diff: Annotated[bool, "Only what differs."] = False,
-    as_json: Annotated[bool, Option("--json", help="Print the table as JSON.")] = False,
+    as_json: Annotated[bool, "Print the table as JSON."] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.summary import PIPE, fitted, terminal_width
@@ -393,7 +391,7 @@ def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.
 
 def report(
     plans: Annotated[list[Path], Argument(help="Plan files (JSON), one or more.")],
-    output: Annotated[Path, Option("-o", "--output", help="Write the page here (HTML).")],
+    output: Annotated[Path, "Write the page here (HTML)."],
 ) -> None:
     """Write plans as one self-contained page: maps, bars, layout, fabric, placement and proofs."""
     from planner.report.page.page import report_page

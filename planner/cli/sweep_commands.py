@@ -43,7 +43,7 @@ class SweepPoints:
 
     vary: Annotated[list[str] | None, VARY_HELP] = None
     pairs: Annotated[Path | None, "Points taken together: a CSV with a column a path, or JSONL."] = None
-    part_of: Annotated[str | None, Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")] = None
+    part_of: Annotated[str | None, "Solve the I-th of N parts alone: I/N, I from 1."] = None
     resume: Annotated[bool, "Go on with the file: points with a row are left out but for failed ones."] = False
 
 
@@ -60,7 +60,7 @@ class SweepSolves:
 
 def sweep(
     asked: console.AskedInstance,
-    output: Annotated[Path, Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
+    output: Annotated[Path, "Rows: .jsonl, .csv or .parquet."],
     grid: SweepPoints,
     solves: SweepSolves,
     progress: console.ProgressOptions,
@@ -163,7 +163,7 @@ def plot(
     rows: Annotated[Path, Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
     x: Annotated[str, Option("-x", help="Path across, such as limits.budget_usd.")],
     y: Annotated[str, Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
-    output: Annotated[Path, Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],
+    output: Annotated[Path, "Write the picture here: .svg, .png or .html."],
     facet: Annotated[str | None, "One picture for each value of this path."] = None,
     color: Annotated[str | None, "Colour by this path."] = None,
     log: Annotated[str, "Logarithmic axes: x, y or xy."] = "",
@@ -202,8 +202,8 @@ class LimitsRuns:
     """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
 
     days: Annotated[float, "Duration of every run."] = 90.0
-    start: Annotated[float, Option("--from", help="Smallest compute, FLOP.")] = 1e24
-    stop: Annotated[float, Option("--to", help="Largest compute, FLOP.")] = 1e32
+    start: Annotated[float, "Smallest compute, FLOP."] = 1e24
+    stop: Annotated[float, "Largest compute, FLOP."] = 1e32
     points: Annotated[int, "Points, evenly spread in logarithms."] = 33
     tolerance: Annotated[float, "Relative width of the bracket around the fewest GPUs."] = 0.01
 
@@ -213,11 +213,9 @@ def limits(
     runs: LimitsRuns,
     time_limit: Annotated[float | None, "Seconds of one layout search."] = None,
     workers: Annotated[int | None, "Processes; one a core unless given."] = None,
-    output: Annotated[
-        Path | None, Option("-o", "--output", help="Write the points here, one JSON object a line.")
-    ] = None,
+    output: Annotated[Path | None, "Write the points here, one JSON object a line."] = None,
     plot: Annotated[Path | None, "Draw utilisation against compute here (svg, png)."] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
+    as_json: Annotated[bool, "Print the points as JSON lines and nothing else."] = False,
     log: console.Log = None,
 ) -> None:
     """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline.
