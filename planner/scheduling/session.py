@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.checks.placement import check_placement, expected_groups
 from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
-from planner.errors import InputError, InternalError
+from planner.errors import InputError, InternalError, hint
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.instance import Instance
@@ -89,11 +89,7 @@ class Cluster(placing.LeafMap):
         wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         for node in wanted:
             if node not in self.leaf_of:
-                import difflib
-
-                near = difflib.get_close_matches(node, self.leaf_of, 1) if len(self.leaf_of) <= 5_000 else []
-                hint = f"did you mean {near[0]!r}?" if near else f"its nodes are such as {next(iter(self.leaf_of))!r}"
-                raise InputError(f"node {node!r} is not in the topology; {hint}")
+                raise InputError(f"node {node!r} is not in the topology; {hint(node, self.leaf_of, 0.6, 1)}")
         return wanted
 
     @bounded

@@ -15,10 +15,8 @@ from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import LAYOUT, instance_with, small
 
-from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
-from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS
 from planner.planning.session import Session
 
 TOO_LONG = f"{'x' * 300}.json"
@@ -70,12 +68,6 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.csv: cannot be read as UTF-8 text .*; give a table"):
         read_text(tmp_path / "a.csv", "give a table")
-
-
-def test_the_formats_that_commands_name_are_those_that_are_written() -> None:
-    """Help and error messages list every format that has a writer, and no other."""
-    assert tuple(WRITERS) == PLACED_FORMATS
-    assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 
 def test_a_write_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

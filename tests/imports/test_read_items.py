@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.formats.slurm import DECIDING, read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import doubts, layout_of_run, read_run
+from planner.imports.training_run import doubts, layout_of_run, run_of_text
 from planner.instance.framework_rules import Overlap
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Software
@@ -22,6 +22,7 @@ from planner.planning.load import load_instance
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "instances" / "cluster-1k.json"
 ARGUMENTS = json.loads((ROOT / "tests" / "exports" / "launch" / "megatron_arguments.json").read_text())["arguments"]
+SCRIPT = Path("own.sh")
 BASE = """torchrun --nnodes 128 --nproc-per-node 8 pretrain_gpt.py --num-layers 80 --hidden-size 8192
 --num-attention-heads 64 --seq-length 8192 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
 --sequence-parallel --bf16 --use-distributed-optimizer --micro-batch-size 1 --global-batch-size 1024 --lr 3e-4
@@ -34,27 +35,26 @@ TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-opt
     fine-grained-activation-offloading"""
 
 
-def read(tmp_path: Path, text: str, name: str = "own.sh") -> ReadItems:
-    (tmp_path / name).write_text(text)
-    return read_run(tmp_path / name).items
+def read(text: str, name: str = "own.sh") -> ReadItems:
+    return run_of_text(text, Path(name)).items
 
 
-def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
+def test_every_flag_of_megatron_is_known() -> None:
     numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
     numbers |= {"tensor-model-parallel-size": "1", "num-layers": "6", "pipeline-model-parallel-size": "4"}
     flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in OFF.split()]
-    items = read(tmp_path, " ".join(flags))
+    items = read(" ".join(flags))
     assert items.unknown == ()
     names = [*items.taken, *items.ignored, *(n.partition(" (")[0] for n in items.not_modelled)]
     assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
 
 
 @each("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
-def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
+def test_flags_of_time_and_memory_are_told(flag: str) -> None:
     name, _, value = flag.partition("=")
-    note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
+    note = read(f"{BASE} --{name} {value or ''}").note()
     assert note.startswith(f"not modelled: --{name}")
-    assert "not modelled" not in str(read(tmp_path, BASE).note())
+    assert "not modelled" not in str(read(BASE).note())
 
 
 @each(
@@ -89,9 +89,8 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
         ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
     ],
 )  # fmt: skip
-def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "own.sh").write_text(f"{BASE} {flags}")
-    run = read_run(tmp_path / "own.sh")
+def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any]) -> None:
+    run = run_of_text(f"{BASE} {flags}", SCRIPT)
     assert {k: run.switches[k] for k in switches} == switches
     assert run.items.note() is None
     Software.model_validate({"name": "own", **run.switches})
@@ -124,9 +123,8 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
         ("ddp: {fp8_param_gather: true}", {"fp8_parameters": True}),
     ],
 )
-def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n")
-    run = read_run(tmp_path / "own.yaml")
+def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any]) -> None:
+    run = run_of_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n", Path("own.yaml"))
     overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in get_args(Overlap)}
     assert run.switches == (switches if not overlaps else {"overlaps": overlaps})
     assert run.items.note() is None
@@ -138,15 +136,13 @@ def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[st
     assert all(getattr(after, k) == v for k, v in switches.items() if k not in overlaps)
 
 
-def test_offloading_of_layers_that_are_not_stated_is_told(tmp_path: Path) -> None:
+def test_offloading_of_layers_that_are_not_stated_is_told() -> None:
     text = "model: {tensor_model_parallel_size: 2, cpu_offloading: true, cpu_offloading_num_layers: 12}"
-    (tmp_path / "own.yaml").write_text(text)
-    assert "not modelled: model.cpu_offloading" in str(read_run(tmp_path / "own.yaml").items.note())
+    assert "not modelled: model.cpu_offloading" in str(read(text, "own.yaml").note())
 
 
-def test_modules_without_figures_are_told(tmp_path: Path) -> None:
-    (tmp_path / "own.sh").write_text(f"{BASE} --recompute-granularity selective --recompute-modules moe_act mhc")
-    run = read_run(tmp_path / "own.sh")
+def test_modules_without_figures_are_told() -> None:
+    run = run_of_text(f"{BASE} --recompute-granularity selective --recompute-modules moe_act mhc", SCRIPT)
     assert run.switches["recompute_modules"] == ("moe_act",)
     assert run.items.note() == "not modelled: --recompute-modules (no figures for mhc)"
 
@@ -158,8 +154,8 @@ def test_values_that_are_taken_anyway() -> None:
     assert all(words.strip() for words in EFFECTS.values())
 
 
-def test_defaults_and_unknown_items(tmp_path: Path) -> None:
-    items = read(tmp_path, f"{BASE} --my-own-flag 3")
+def test_defaults_and_unknown_items() -> None:
+    items = read(f"{BASE} --my-own-flag 3")
     assert "--context-parallel-size 1" in items.defaulted and "--recompute-granularity none" in items.defaulted
     assert items.note() == "not modelled: --my-own-flag (unknown)"
     tracked = TrackedItems({"a": 1, "b": 2, "c": 3})
@@ -186,17 +182,16 @@ OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cp
         ("a.json", f'{{"train_batch_size": 8, {OFFLOAD}}}', ".dev"),
     ],
 )
-def test_other_frameworks_tell_too(name: str, text: str, told: str, tmp_path: Path) -> None:
+def test_other_frameworks_tell_too(name: str, text: str, told: str) -> None:
     """Keys of NeMo, torchtitan and DeepSpeed that no figure follows are told by their path."""
-    assert told in str(read(tmp_path, text, name).note())
+    assert told in str(read(text, name).note())
 
 
-def test_another_precision_is_refused(tmp_path: Path) -> None:
+def test_another_precision_is_refused() -> None:
     """A run in FP8 contradicts an instance in BF16: it is named with the change that mends it."""
-    (tmp_path / "own.sh").write_text(f"{BASE} --fp8-format hybrid")
     instance = load_instance(CLUSTER, searched=False)
     with pytest.raises(InputError, match=r"run in fp8, workload\.precision\.compute is bf16; give --set workload"):
-        layout_of_run(read_run(tmp_path / "own.sh"), instance, "own.sh")
+        layout_of_run(run_of_text(f"{BASE} --fp8-format hybrid", SCRIPT), instance, "own.sh")
 
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
@@ -244,27 +239,26 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
         ("TP=2\n", None),
     ],
 )
-def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None, tmp_path: Path) -> None:
-    (tmp_path / "own.sh").write_text(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
-    assert read_run(tmp_path / "own.sh").items.not_modelled == (() if line is None else (line,))
+def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None) -> None:
+    items = read(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
+    assert items.not_modelled == (() if line is None else (line,))
 
 
-def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text("[parallelism]\ntensor_parallel_degree = 2\n")
-    lines = list(doubts(read_run(tmp_path / "own.toml"), load_instance("cluster-1k")))
+def test_a_run_of_another_stack_or_of_no_stated_model_is_told() -> None:
+    titan = run_of_text("[parallelism]\ntensor_parallel_degree = 2\n", Path("own.toml"))
+    lines = list(doubts(titan, load_instance("cluster-1k")))
     assert len(lines) == 2 and "states no figures of the model" in lines[0] and "run of torchtitan" in lines[1]
-    (tmp_path / "own.sh").write_text(f"{BASE} --num-layers 80")
-    assert list(doubts(read_run(tmp_path / "own.sh"), load_instance("cluster-1k"))) == []
+    assert list(doubts(run_of_text(f"{BASE} --num-layers 80", SCRIPT), load_instance("cluster-1k"))) == []
 
 
 @each(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
-def test_a_flag_without_its_number_is_named(flag: str, is_: str, tmp_path: Path) -> None:
+def test_a_flag_without_its_number_is_named(flag: str, is_: str) -> None:
     with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
-        read(tmp_path, f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")
+        read(f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")
 
 
-def test_a_misspelt_flag_is_unknown(tmp_path: Path) -> None:
+def test_a_misspelt_flag_is_unknown() -> None:
     """With the flag that it nearly is, unless the file has that one too."""
-    items = read(tmp_path, f"{BASE} --context-parallel-siz 2 --sequence-paralel --sequence-parallel")
+    items = read(f"{BASE} --context-parallel-siz 2 --sequence-paralel --sequence-parallel")
     meant = "--context-parallel-siz (unknown: did you mean --context-parallel-size?)"
     assert items.note() == f"not modelled: {meant}, --sequence-paralel (unknown)"

@@ -22,7 +22,7 @@ from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
 from planner.imports.huggingface import read_config
-from planner.imports.training_run import layout_of_run, read_run
+from planner.imports.training_run import OwnRun, layout_of_run, run_of_text
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software, catalogue
@@ -74,12 +74,15 @@ def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instan
     return run_of(plan, "plan"), plan, instance
 
 
+def back(framework: str, run: LaunchRun) -> OwnRun:
+    """Return the run that is read back from what is written of a run for a framework."""
+    return run_of_text(WRITERS[framework](run), Path(f"own{SUFFIX[framework]}"))
+
+
 @pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
-def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path: Path) -> None:
+def test_round_trip(framework: str, model: str, layout: dict[str, Any]) -> None:
     run, _, instance = run_for(model, layout)
-    file = tmp_path / f"own{SUFFIX[framework]}"
-    file.write_text(WRITERS[framework](run))
-    pins = layout_of_run(read_run(file), instance, str(file))
+    pins = layout_of_run(back(framework, run), instance, "own")
     own = run.layout.model_dump()
     plain = {"layers_per_stage": [], "recomputed_layers_per_stage": []}
     for path, value in pins.items():
@@ -94,18 +97,16 @@ def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path
 
 
 @each("framework", ["megatron", "nemo"])
-def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_path: Path) -> None:
+def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str) -> None:
     """Megatron is told modules word by word, its recipes as a list; torchtitan, which has none, refuses them."""
     own = catalogue("software")["ideal"] | {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True}
     instance = question("mixtral-8x7b", software=own | {"fp8_recipe": "per_tensor"}, precision="fp8")
     run = run_of(plan_for(instance, layout_of(1, 4, 256, expert_parallel=8, recompute="selective")), "plan")
-    file = tmp_path / f"own{SUFFIX[framework]}"
-    file.write_text(WRITERS[framework](run))
-    back = read_run(file)
-    assert back.layout["recompute"] == "selective" and "not modelled" not in str(back.items.note())
-    assert back.switches["recompute_modules"] == ("layernorm", "moe_act") and back.switches["fp8_attention"] is True
+    read = back(framework, run)
+    assert read.layout["recompute"] == "selective" and "not modelled" not in str(read.items.note())
+    assert read.switches["recompute_modules"] == ("layernorm", "moe_act") and read.switches["fp8_attention"] is True
     if framework == "megatron":
-        words = arguments(file.read_text())
+        words = arguments(WRITERS[framework](run))
         at = words.index("--recompute-modules")
         assert words[at + 1 : at + 3] == ["layernorm", "moe_act"] and "--recompute-activations" not in words
     with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
@@ -114,11 +115,10 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_p
 
 
 @each("framework", ["megatron", "nemo"])
-def test_weight_gradients_that_are_added_apart_go_out_and_come_back(framework: str, tmp_path: Path) -> None:
+def test_weight_gradients_that_are_added_apart_go_out_and_come_back(framework: str) -> None:
     instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"fused_gradient_sums": False})
-    file = tmp_path / f"own{SUFFIX[framework]}"
-    file.write_text(WRITERS[framework](run_of(plan_for(instance, layout_of(1, 1, 1024, zero_stage=1)), "plan")))
-    assert read_run(file).switches["fused_gradient_sums"] is False
+    run = run_of(plan_for(instance, layout_of(1, 1, 1024, zero_stage=1)), "plan")
+    assert back(framework, run).switches["fused_gradient_sums"] is False
 
 
 LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron for it
@@ -133,13 +133,11 @@ LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron
 
 @each("framework", ["megatron", "nemo"])
 @each(("loss", "words"), LOSSES)
-def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words, tmp_path):
+def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words):
     """The implementation of the loss goes out and comes back, with as many bytes of a logit as planned or fewer."""
     instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | loss)
     plan = plan_for(instance, layout_of(1, 1, 1024, zero_stage=1))
-    file = tmp_path / f"own{SUFFIX[framework]}"
-    file.write_text(WRITERS[framework](run_of(plan, "plan")))
-    run = read_run(file)
+    run = back(framework, written := run_of(plan, "plan"))
     assert "not modelled" not in str(run.items.note())
     launched = with_switches(instance, run.switches, "own", None)
     again = evaluated(launched.replaced(pins=layout_of_run(run, instance, "own")))
@@ -148,7 +146,7 @@ def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words, 
     if loss.get("logit_memory_bytes") != 4.0:
         assert again.memory_bytes_per_gpu == pytest.approx(held, rel=1e-12)
     if framework == "megatron":
-        text = file.read_text()
+        text = WRITERS[framework](written)
         assert [word for word in arguments(text) if "cross-entropy" in word or word in ("te", "native")] == words
         assert ("core_v0.18.2 and later refuse" in text) == ("te" in words)
 
@@ -219,14 +217,14 @@ def test_what_later_releases_have_is_named() -> None:
 
 
 @each("fused", [True, False])
-def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool, tmp_path: Path) -> None:
+def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool) -> None:
     """Its default compiles nothing: logits in 16 bits, their copy, softmax and gradient in 32 are 14 bytes."""
     software = catalogue("software")["torchtitan"] | ({} if fused else {"fused_loss": False, "logit_memory_bytes": 14})
     instance = question("llama-3.1-8b", software=software)
     plan = plan_for(instance, layout_of(1, 1, 64, zero_stage=3))
-    (tmp_path / "own.toml").write_text(text := WRITERS["torchtitan"](run_of(plan, "plan")))
-    assert ("[compile]\nenable = true\n" in text) == fused
-    run = read_run(tmp_path / "own.toml")
+    launched = run_of(plan, "plan")
+    assert ("[compile]\nenable = true\n" in WRITERS["torchtitan"](launched)) == fused
+    run = back("torchtitan", launched)
     assert run.switches == {"fused_loss": fused, "logit_memory_bytes": 4.0 if fused else 14.0}
     assert run.items.note() is None
 
@@ -308,17 +306,15 @@ def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str
 
 
 @each("framework", ["megatron", "nemo"])
-def test_stages_that_share_a_rack_are_read_back(framework: str, tmp_path: Path) -> None:
+def test_stages_that_share_a_rack_are_read_back(framework: str) -> None:
     """Ranks go through a pipeline first where the plan has its stages in one rack; Megatron cannot with experts."""
     run, _, instance = run_for("llama3-70b", layout_of(2, 4, 64, stages_per_rack=4))
-    own = tmp_path / {"megatron": "own.sh", "nemo": "own.yaml"}[framework]
-    own.write_text(WRITERS[framework](run))
-    assert layout_of_run(read_run(own), instance, "x")["layout.stages_per_rack"] == 4
+    assert layout_of_run(back(framework, run), instance, "x")["layout.stages_per_rack"] == 4
     mixed = WRITERS[framework](run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})[0])
     assert "The plan has 4 stages of a pipeline in a rack" in mixed and "pp-dp-mapping" not in mixed.replace("_", "-")
 
 
-def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
+def test_experts_are_whole_on_their_gpu() -> None:
     """Experts are not divided by tensor parallelism: exports say so, and runs that divide them are refused."""
     run, _, instance = run_for("mixtral-8x7b", MIXTURE)
     text = WRITERS["megatron"](run)
@@ -327,9 +323,8 @@ def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
         ("own.sh", text.replace("--expert-tensor-parallel-size 1\n", ""), "--expert-tensor-parallel-size"),
         ("own.yaml", WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"), r"model\.expert_tensor_"),
     ):
-        (tmp_path / name).write_text(own)
         with pytest.raises(InputError, match=rf"x: {key}.*: must be 1 \(is 2, the tensor parall"):
-            layout_of_run(read_run(tmp_path / name), instance, "x")
+            layout_of_run(run_of_text(own, Path(name)), instance, "x")
     apart, _, _ = run_for("mixtral-8x7b", MIXTURE | {"sequence_parallel": False})
     for framework in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ has true under TP 2"):
@@ -338,8 +333,7 @@ def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
         WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0])
     titan = WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0])
     assert "expert_tensor_parallel_degree = 1\n" in titan
-    (tmp_path / "whole.sh").write_text(text)
-    assert layout_of_run(read_run(tmp_path / "whole.sh"), instance, "x")["layout.expert_parallel"] == 8
+    assert layout_of_run(back("megatron", run), instance, "x")["layout.expert_parallel"] == 8
 
 
 @each(("zero", "connections"), [(0, 1), (1, 1), (2, 32), (3, 32)])
@@ -538,10 +532,9 @@ torchrun --nproc_per_node $GPUS_PER_NODE pretrain_gpt.py $GPT_ARGS ${MODEL_PARAL
 """
 
 
-def test_a_script_of_ones_own(tmp_path: Path) -> None:
+def test_a_script_of_ones_own() -> None:
     """Variables, defaults, arithmetic, comments, arrays and continued lines are read; nothing is run."""
-    (tmp_path / "own.sh").write_text(OWN)
-    pins = layout_of_run(read_run(tmp_path / "own.sh"), question("llama3-70b"), "own.sh")
+    pins = layout_of_run(run_of_text(OWN, Path("own.sh")), question("llama3-70b"), "own.sh")
     ones = dict.fromkeys(("context_parallel", "expert_parallel", "microbatch_sequences", "zero_stage"), 1)
     stated = DENSE | ones | {"virtual_stages": 1, "recompute": "selective", "microbatches_per_step": 32}
     assert pins == {f"layout.{key}": value for key, value in stated.items()}
@@ -567,11 +560,10 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
         ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
     ],
 )
-def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
+def test_bad_files(name: str, old: str, new: str, complaint: str) -> None:
     """A file that cannot be read, or that contradicts the instance, is named with key, value and remedy."""
-    (tmp_path / name).write_text(OWN.replace(old, new))
     with pytest.raises(InputError, match=re.escape(complaint)):
-        layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
+        layout_of_run(run_of_text(OWN.replace(old, new), Path(name)), question("llama3-70b"), name)
 
 
 ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
@@ -589,14 +581,14 @@ ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline
         (f"{PIPELINE} 'E|(t*11|)*7,t*3L'", None),
     ],
 )
-def test_stages_in_every_writing(flags: str, expected: Any, tmp_path: Path) -> None:
+def test_stages_in_every_writing(flags: str, expected: Any) -> None:
     """Layers of the first and the last stage, virtual stages, and Megatron's layout with its multiplications."""
-    (tmp_path / "args").write_text(f"--num-layers 80 --pipeline-model-parallel-size 4 {flags}")
+    text = f"--num-layers 80 --pipeline-model-parallel-size 4 {flags}"
     if expected is None:
         with pytest.raises(InputError, match="9 chunks, which 4 stages do not divide"):
-            read_run(tmp_path / "args")
+            run_of_text(text, Path("args"))
         return
-    layout = read_run(tmp_path / "args").layout
+    layout = run_of_text(text, Path("args")).layout
     assert (layout["virtual_stages"], layout.get("layers_per_stage")) == expected
 
 

@@ -18,7 +18,7 @@ from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, run_of
 from planner.imports.recipe_edits import differences, written_like
-from planner.imports.training_run import layout_of_run, read_run, run_of_text
+from planner.imports.training_run import layout_of_run, run_of_text
 from planner.instance.instance import Instance
 
 ARRAYS = """\
@@ -247,11 +247,10 @@ def changed_lines(before: str, after: str) -> list[str]:
         ("titan.slurm", 32, 4, 1),
     ],
 )  # fmt: skip
-def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatches: int, tmp_path: Path) -> None:
+def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatches: int) -> None:
     """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
     text, model, length, precision, _ = RECIPE[name]
-    (tmp_path / name).write_text(text)
-    run = read_run(tmp_path / name)
+    run = run_of_text(text, Path(name))
     pins = layout_of_run(run, question(model, sequence_length=length, precision=precision), name)
     found = (run.gpus, pins["layout.data_parallel"], pins["layout.microbatches_per_step"])
     assert found == (gpus, replicas, microbatches)
@@ -270,19 +269,17 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
         ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
     ],
 )
-def test_gpus_of_a_script(line: str, gpus: int | None, tmp_path: Path) -> None:
-    (tmp_path / "own.sh").write_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n")
-    assert read_run(tmp_path / "own.sh").gpus == gpus
+def test_gpus_of_a_script(line: str, gpus: int | None) -> None:
+    assert run_of_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n", Path("own.sh")).gpus == gpus
 
 
 @each("name", RECIPE)
-def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
+def test_its_own_plan_changes_nothing(name: str) -> None:
     text, model, length, precision, _ = RECIPE[name]
-    file = tmp_path / name
-    file.write_text(text)
+    file = Path(name)
     racks = 16 if "toml" in name else None
     instance = question(model, sequence_length=length, precision=precision, racks=racks)
-    pins = layout_of_run(read_run(file), instance, str(file))
+    pins = layout_of_run(run_of_text(text, file), instance, name)
     plan = plan_for(instance, {key.removeprefix("layout."): value for key, value in pins.items()})
     assert written_like(text, file, run_of(plan, "plan"), instance)[0] == text
 
