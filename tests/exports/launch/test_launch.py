@@ -22,7 +22,8 @@ from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
 from planner.imports.huggingface import read_config
-from planner.imports.training_run import OwnRun, layout_of_run, run_of_text
+from planner.imports.megatron_flags import OwnRun
+from planner.imports.training_run import layout_of_run, run_of_text
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software, catalogue
