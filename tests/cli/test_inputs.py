@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import invoke, refusal
 from each_case import each
 from import_cases import CASE
 from typer.main import get_command
@@ -154,10 +154,10 @@ def test_no_command_writes_over_what_it_reads(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(JOB)
     for reading in (["place", "--topology", "x.conf", "--job"], ["export", "launch"], ["report"]):
-        refusal = invoke(*reading, path, "-o", tmp_path / "." / "job.json").exception
-        assert "job.json: is read by this command" in str(refusal) and path.read_text() == JOB
+        told = refusal(invoke(*reading, path, "-o", tmp_path / "." / "job.json"))
+        assert "job.json: is read by this command" in told and path.read_text() == JOB
     for option in (["solve", path, "--log"], ["frontier", path, "--plot"]):
-        assert f"and {option[-1]} would write over it" in str(invoke(*option, path).exception)
+        assert f"and {option[-1]} would write over it" in refusal(invoke(*option, path))
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
@@ -351,9 +351,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> 
     data, command, words = FILES[name]
     Path("x.json").write_text(json.dumps(data()))
     before = sorted(p.name for p in tmp_path.iterdir())
-    done = invoke(*command)
-    assert isinstance(done.exception, InputError), (done.exception, done.output)
-    assert words in str(done.exception)
+    assert words in refusal(invoke(*command))
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
@@ -362,8 +360,7 @@ def test_a_table_with_missing_cells_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     for row in ("1,b", "1,b,2,optimal,3,4,5", "²,b,2,optimal,3"):
         path.write_text(f"index,key,hardware.racks,status,objective.value\n0,a,1,optimal,2.5\n{row}\n")
-        done = invoke("compare", path)
-        assert isinstance(done.exception, InputError) and "line 3" in str(done.exception)
+        assert "line 3" in refusal(invoke("compare", path))
 
 
 def test_the_defect_of_a_sound_plan_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,13 +439,8 @@ def test_ranges_have_two_sides() -> None:
 
 def test_several_numbers_are_refused_at_once() -> None:
     """All options that are out of range are named in one message, before any file is read."""
-    done = invoke("solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1")
-    assert isinstance(done.exception, InputError)
-    assert [line.partition(":")[0] for line in str(done.exception).splitlines()] == [
-        "--time-limit",
-        "--gap",
-        "--threads",
-    ]
+    told = refusal(invoke("solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1"))
+    assert [line.partition(":")[0] for line in told.splitlines()] == ["--time-limit", "--gap", "--threads"]
 
 
 def test_no_option_of_text_is_held_to_a_range_of_numbers() -> None:

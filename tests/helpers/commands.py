@@ -14,6 +14,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from planner.cli.main import app, main
+from planner.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,3 +43,9 @@ def run_here(*args: str | Path) -> CompletedProcess[str]:
 def invoke(*words: str | Path, **how: Any) -> Result:
     """Run a command without what `planner` does around it; its exception, if any, is in the result."""
     return CliRunner().invoke(app, [str(word) for word in words], **how)
+
+
+def refusal(result: Result) -> str:
+    """Return the message with which an invoked command refused its input."""
+    assert isinstance(result.exception, InputError), (result.exception, result.output)
+    return str(result.exception)

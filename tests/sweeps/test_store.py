@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import worked_plan
-from commands import invoke
+from commands import invoke, refusal
 from curves import curve
 from each_case import each
 from sweeping import ROOT, small, written
@@ -128,9 +128,8 @@ def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> 
     assert invoke(*command(path, output)).exit_code == 0
     rows = output.read_bytes()
     path.write_text(json.dumps({**small(), "limits": {**small().get("limits", {}), "deadline_days": 1e6}}))
-    done = invoke(*command(path, output, "--resume"))
-    assert isinstance(done.exception, InputError)
-    assert "another instance, which differs in limits; go on with" in str(done.exception)
+    refused = refusal(invoke(*command(path, output, "--resume")))
+    assert "another instance, which differs in limits; go on with" in refused
     assert output.read_bytes() == rows and solved["asked"] == [3, 2, 1]
     path.write_text(json.dumps(small()))
     more = command(path, output, "--resume")
@@ -267,8 +266,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
 def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
-    done = invoke(*command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))
-    assert isinstance(done.exception, InputError)
+    assert refusal(invoke(*command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans"))))
     assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
 
 
