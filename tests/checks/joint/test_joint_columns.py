@@ -15,14 +15,7 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.column_times import (
-    COARSE,
-    PipelineSplits,
-    StepTimeBound,
-    columns_in_time,
-    fastest_ranges,
-    witness,
-)
+from planner.checks.column_times import COARSE, PipelineSplits, StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance

@@ -17,14 +17,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import ends
 from planner.models.joint.cache import JointCache
-from planner.models.joint.ends import (
-    ends_within,
-    kinds_of,
-    layout_simplicity,
-    local_share,
-    simplest_within,
-    simplicity,
-)
+from planner.models.joint.ends import ends_within, kinds_of, layout_simplicity, local_share, simplest_within, simplicity
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import DaysOfUse, solve_joint, world_of

@@ -28,11 +28,7 @@ SLOW |= {"step_seconds": 7.0, "launch_seconds": 0.01, "loss_bytes_per_logit": 2.
 
 def toy(*, layers: int = 24, **more: Any) -> Machine:
     """Return a machine of toy GPUs, 8 to a rack, of which no part of a step is free."""
-    m = machine(
-        gpu(hbm=1e4, kernel=0.01),
-        model=TOY.replaced(layers=layers, tied_embeddings=False),
-        **SLOW | more,
-    )
+    m = machine(gpu(hbm=1e4, kernel=0.01), model=TOY.replaced(layers=layers, tied_embeddings=False), **SLOW | more)
     return dataclasses.replace(m, sequence=16)
 
 
