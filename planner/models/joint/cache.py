@@ -107,9 +107,10 @@ class JointCache:
 
     def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
         """Return the strategies of every `step`-th choice of degrees; each is made once and kept."""
-        # Its times, which the machine, the model and the transport's slowdown decide, are kept for other questions too.
+        # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
+        # are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
-        if (known.machine, known.transport_slowdown) != (problem.machine, problem.transport_slowdown):
+        if _what_times(known) != _what_times(problem):
             self.timed = {}
         found, fronts = [], dict[LayerShape, LayerTimes]()
         for degrees in self._degrees(problem)[::step]:
@@ -153,6 +154,12 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )
+
+
+def _what_times(problem: JointProblem) -> tuple[Any, ...]:
+    """Return what decides the seconds and bytes of a layer: memory holds it or not, at the same times."""
+    gpu = problem.machine.gpu.replaced(hbm_bytes=1.0)
+    return replace(problem.machine, gpu=gpu), problem.transport_slowdown
 
 
 def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.cache import most_paid
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.world import World
+from planner.models.joint.world import EPS, World
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
@@ -120,18 +120,33 @@ def strategy_bound(world: World, s: Strategy) -> float:
     if s in world.cache.tables:
         bound = float(pipelines_of(world, s)[0].min(initial=math.inf))
     else:  # on as many racks as its fewest GPUs of each cabled allow
-        shape, gpus, calendar = s.shape, s.problem.gpus, s.problem.calendar
-        c = context_racks(gpus, *shape.degrees[:2])
-        replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
-        most, each = min(replicas, s.problem.max_sequences * s.problem.layers), s.least_layers * s.layer
+        (rails, groups, each), problem = _stage_groups(s), s.problem
+        most = min(max_racks(world, rails) * groups, problem.max_sequences * problem.layers)
         if most <= 0:
             bound = math.inf
-        elif calendar is None:
-            bound = each / (most * shape.micro_batch)
+        elif problem.calendar is None:
+            bound = each / most
         else:
-            bound = float(calendar.min_seconds(each / shape.micro_batch, 0.0, most, shape.gpus))
+            bound = float(problem.calendar.min_seconds(each, 0.0, most, s.shape.gpus))
     world.cache.bounds[s] = most_paid(world.problem.instance), bound
     return bound
+
+
+def strategy_racks(s: Strategy, seconds: float) -> tuple[int, int]:
+    """Bound the racks of a strategy that takes no more than some seconds a sequence, and the GPUs cabled of each."""
+    rails, groups, each = _stage_groups(s)
+    return math.ceil(each / (groups * seconds) * (1 - EPS)), rails
+
+
+def _stage_groups(s: Strategy) -> tuple[int, float, float]:
+    """Return the fewest GPUs of a rack that are cabled, its groups of GPUs that share a layer, and a sequence's work.
+
+    That is the least time in seconds of all layers of a sequence in one group: many groups divide it at best.
+    """
+    shape, gpus = s.shape, s.problem.gpus
+    racks = context_racks(gpus, *shape.degrees[:2])  # of a group
+    groups = gpus // shape.gpus if racks == 1 else 1 / racks
+    return shape.gpus // racks, groups, s.least_layers * s.layer / shape.micro_batch
 
 
 def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:

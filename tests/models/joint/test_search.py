@@ -38,6 +38,7 @@ from planner.models.joint.columns import (
     pipelines_of,
     rounds_of,
     rounds_up_to,
+    strategy_racks,
     table_of,
     terms_under_zero,
     under_zero,
@@ -549,6 +550,18 @@ def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int)
         assert x.seconds[0] <= exact * (1 + 1e-9)
         looked += 1
     assert looked
+
+
+@pytest.mark.parametrize("i", [i for _, i in CASES], ids=[name for name, _ in CASES])
+def test_a_strategy_takes_no_fewer_racks_than_its_layers_ask_for(i: Instance) -> None:
+    """No column is as fast as it is on fewer racks, or with fewer GPUs cabled, than the bound of its strategy."""
+    world = world_of(i, Options(), Deadline())
+    refused = 0
+    for column, blocks, exact in every_column(world, random.Random(0)):
+        racks, rails = strategy_racks(column.strategy, exact)
+        assert 1 <= racks <= blocks * column.block.racks and 1 <= rails <= column.block.rails
+        refused += strategy_racks(column.strategy, exact / 20)[0] > blocks * column.block.racks
+    assert refused  # a twentieth of their time
 
 
 @pytest.mark.parametrize("i", [toy(8), load_instance("one-rack")], ids=["toy 8", "all stages"])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.columns import StrategyTable
+from planner.models.joint.columns import StrategyTable, strategy_racks
 from planner.models.joint.places.cheapest import CheapestSearch
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
@@ -22,7 +22,7 @@ from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.search.ranges import by_blocks
-from planner.models.joint.space import Flags, Floats, Ints
+from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
@@ -192,6 +192,10 @@ class LeastCapital(Goal):
         at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
         self.ended_early = at_gap or best.capital_usd <= self.known_floor + CENTS
         return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or self._late(t, c)))
+
+    def strategy_usd(self, s: Strategy) -> float:
+        """Bound the capital of a strategy by the racks that do the work of its layers in time."""
+        return float(self.floor.usd(*strategy_racks(s, self.limit * (1 + EPS))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""

@@ -12,7 +12,7 @@ import numpy as np
 from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.space import Flags, Floats, Ints
+from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, Shape, World
 
@@ -163,6 +163,10 @@ class Goal(ABC):
     def worthwhile(self, x: Ranges) -> Ranges:
         """Return the ranges whose pipelines may hold a plan of use, whatever its seconds and capital."""
         return x
+
+    def strategy_usd(self, s: Strategy) -> float:
+        """Bound the capital of a strategy before its pipelines are known."""
+        return 0.0
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks with a number of GPUs of each cabled."""

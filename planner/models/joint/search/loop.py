@@ -162,7 +162,8 @@ class Loop(OpenNodes):
             self.goal.tick()
             self.goal.world.count("strategies")
             known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
-            self.push(known[0] if known else strategy_bound(self.goal.world, s), 0.0, s)
+            bound = known[0] if known else strategy_bound(self.goal.world, s)
+            self.push(bound, self.goal.strategy_usd(s), s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
