@@ -17,8 +17,8 @@ import grid_properties
 import numpy as np
 
 from planner.errors import InputError
-from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid, shortage
+from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid
 from planner.physics.site.grid import PowerNetwork
 
@@ -71,7 +71,7 @@ def judged(g: Grid, most_nodes: int) -> tuple[str, list[str]]:
 def read(path: Path, counts: Counter[str], most_nodes: int) -> str:
     """Count a case, and return what is found of it."""
     options = GridOptions(
-        at=(40.0, -75.0), headroom_share=0.1, energy_usd_per_mwh=40.0, interconnection="eastern", sites=SITES
+        at="40.0,-75.0", headroom_share=0.1, energy_usd_per_mwh=40.0, interconnection="eastern", sites=SITES
     )
     try:
         g = import_grid([path], "matpower", options).grid
