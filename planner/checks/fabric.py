@@ -86,11 +86,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
         over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
-    spine = design.spine_down, design.spine_up, design.oversubscription[1], design.spine_bundle
+    spine = design.spine_down, design.spine_up, design.oversubscription["spine"], design.spine_bundle
     rows = {
-        "leaf": (design.leaves, down, design.up_port_range[1], over, design.leaf_bundle),
+        "leaf": (design.leaves, down, max(design.up_port_range), over, design.leaf_bundle),
         "spine": (design.spines, *spine),
-        "core": (design.cores, design.core_down, design.core_up, design.oversubscription[2], design.core_bundle),
+        "core": (design.cores, design.core_down, design.core_up, design.oversubscription["core"], design.core_bundle),
         "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
     }
     names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
@@ -138,7 +138,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
     most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
     for block, several, leaves, links in (
-        ("leaf", not design.single, 1, design.up_port_range[0]),
+        ("leaf", not design.single, 1, min(design.up_port_range)),
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):

@@ -436,10 +436,12 @@ class Routes:
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
     def classes(self) -> "tuple[Routes, Ints] | None":
-        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do."""
-        # Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
-        # links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982). On a link of a
-        # class each part of a class stands for as many as the class has parts for each of its links.
+        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do.
+
+        Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
+        links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982).
+        """
+        # On a link of a class each part of a class stands for as many as the class has parts for each of its links.
         if (np.diff(self.start) == 0).any():
             return None
         owner = self.owner()

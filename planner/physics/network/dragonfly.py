@@ -105,7 +105,7 @@ class Dragonfly(Design):
     @property
     def core_share(self) -> float:
         """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
-        leaf = self.up_port_range[0] * self.link_nics / self.leaf_down
+        leaf = min(self.up_port_range) * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
             return min(1.0, leaf)
@@ -125,7 +125,7 @@ class Dragonfly(Design):
         rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
         if min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
-        bad = self._leaf_faults(self.up_port_range[1])
+        bad = self._leaf_faults(max(self.up_port_range))
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
         misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports

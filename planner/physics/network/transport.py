@@ -249,7 +249,7 @@ def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, 
 
 def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    over = accumulate(design.oversubscription, mul)
+    over = accumulate(design.oversubscription.values(), mul)
     return _over_free([share * down for share, down in zip(shares, over, strict=False)], free)
 
 

@@ -153,7 +153,7 @@ def test_hop_window_sets_leaf_oversubscription() -> None:
 def test_full_window_still_takes_the_transport() -> None:
     """Where the ideal alone fills the window, phi is allowed and nothing more."""
     i = instance(1, switch(8, 5000))
-    assert cheapest(i, request(16, send=0.1)).design.oversubscription[0] == 1.0
+    assert cheapest(i, request(16, send=0.1)).design.oversubscription["leaf"] == 1.0
 
 
 def test_nothing_sent_asks_for_no_uplinks() -> None:

@@ -51,7 +51,7 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     switches = spines or max(d.group_sizes)
     if d.valiant and several:
         d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
-    leaf = math.ceil((d.leaf_down + spare) / d.split) + d.up_port_range[1]
+    leaf = math.ceil((d.leaf_down + spare) / d.split) + max(d.up_port_range)
     return dataclasses.replace(d, ports=max(leaf, sum(d.top_ports), 1 + (d.wan_ports > 0)))
 
 

@@ -33,8 +33,8 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
     assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
-    assert d.oversubscription[0] == pytest.approx(6 / (leaf_exit * 2))
-    assert d.oversubscription[0] * d.oversubscription[1] == pytest.approx(6 * 6 / (pod_exit * 2))
+    assert d.oversubscription["leaf"] == pytest.approx(6 / (leaf_exit * 2))
+    assert d.oversubscription["leaf"] * d.oversubscription["spine"] == pytest.approx(6 * 6 / (pod_exit * 2))
     rings = {"leaf": 3 / (leaf_exit * 2), "pod": 2 * 3 / (pod_exit * 2)}
     assert ring_loads(d, (1, 1)) == pytest.approx(rings)
     assert d.joined and not d.single
@@ -43,7 +43,7 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
-    assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription[1]) == (1, {24: 1}, 1.0, 1.0)
+    assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription["spine"]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
 
 

@@ -137,7 +137,7 @@ def test_rack_leaves_take_whole_racks() -> None:
     }  # fmt: skip
     d = Design(**one, leaf_down=128)
     assert not unwirable(d, cross_rail=True)
-    loads = d.oversubscription[0], ring_loads(d, (1,))["leaf"]
+    loads = d.oversubscription["leaf"], ring_loads(d, (1,))["leaf"]
     assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, *loads) == (16, 4, 4, 512, 2.0, 1 / 8)
     assert (
         unwirable(Design(**one, leaf_down=130), cross_rail=True)[0]
