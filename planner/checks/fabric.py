@@ -72,7 +72,7 @@ def wirable(physics: PlanPhysics) -> Violations:
         if fault:
             yield broken(rule, fault)
         elif site in physics.designs:
-            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site], cross_rail=True))
+            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site]))
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         most = network.max_rails_per_leaf or fabric.rails_per_leaf
         yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
@@ -223,7 +223,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}
                     choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes_of(leaf, nic)}
                     design = design_for(name, network, (leaf, spine), racks * domains, rack, nic, **choices)
-                    faults = [*unwirable(design, cross_rail=True), *network_limits(network, name, design, rates)]
+                    faults = [*unwirable(design), *network_limits(network, name, design, rates)]
                     if not faults:
                         most = max(most, design.racks)
                         break
@@ -421,7 +421,7 @@ def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
 def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
     """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
     design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
-    reasons = list(unwirable(design, cross_rail=True))
+    reasons = list(unwirable(design))
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
         return

@@ -487,9 +487,9 @@ class Design:
         return bad
 
 
-def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
-    """Return why a design cannot be wired, in numbers; `cross_rail`: GPUs of other indices must be reached too."""
-    bad, asked = design.faults(), design.rails if cross_rail else 0
-    if not (bad or design.joined) and (design.domains_per_pod < design.domains or design.rails_per_pod < asked):
+def unwirable(design: Design) -> list[str]:
+    """Return why a design cannot be wired, in numbers; GPUs of all indices must reach each other."""
+    bad = design.faults()
+    if not (bad or design.joined) and design.pods > 1:
         bad.append(f"reach: {design.pods} pods and no core to join them")
     return bad

@@ -90,7 +90,7 @@ def zoned(draw: st.DrawFn, d: Design) -> Design:
 @settings(deadline=None)
 @given(wirable())
 def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
-    assert unwirable(d, cross_rail=True) == []
+    assert unwirable(d) == []
     found = counted(d)
     assert not found.twice and not found.absent
     ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("wan-gateway", d.top[0]), 0)
@@ -131,7 +131,7 @@ def test_one_port_fewer_is_refused(d: Design) -> None:
     for name in PORTS[: d.tiers] if d.spine_ports else PORTS[:1]:
         fewer = dataclasses.replace(d, **{name: getattr(d, name) - 1})
         if name == "ports" or getattr(fewer, name):  # no ports of a higher tier are those of the leaf
-            assert unwirable(fewer, cross_rail=True)
+            assert unwirable(fewer)
 
 
 @each(("used", "share", "failure", "shortage", "spare"), [

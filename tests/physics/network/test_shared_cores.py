@@ -29,7 +29,7 @@ def drawn(seed: int) -> Design:
         own = {"rails_per_zone": rails_per_pod, "domains_per_zone": r.randint(1, 2) * d.domains_per_pod}
         own |= {"core_boxes": cores, "core_up": above * bundle, "core_bundle": bundle}
         d = replace(d, **own, super_spine_boxes=r.randint(1, cores * above))
-    assert not unwirable(d, cross_rail=True)
+    assert not unwirable(d)
     return d
 
 
