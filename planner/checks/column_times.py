@@ -238,9 +238,9 @@ class StepTimeBound(ColumnTimes):
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:
-            ends = memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0)
-            counts = schedule.PipelineCounts(p, v, m)
-            parts = memory.memory_by_part(machine, shape, counts, ends, zero_stage=zero, replicas=d, order=order)
+            ends, counts = np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), schedule.PipelineCounts(p, v, m)
+            how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": order}
+            parts = memory.memory_by_part(machine, shape, counts, stage=ends, layers=0, **how)
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
@@ -341,10 +341,10 @@ class PipelineSplits(ColumnTimes):
         """Share of its memory that each size takes on a GPU of every stage."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
-        layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
+        layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
         d, zero, cut = int(np.minimum(self.ranges.min_replicas, self.site_replicas)), self.zero_stage, self.cut
         how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
-        parts = memory.memory_by_part(cut.machine, cut.shape, counts, layers, **how)
+        parts = memory.memory_by_part(cut.machine, cut.shape, counts, **layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + SPLIT_ROUNDING))
 
     @cached_property

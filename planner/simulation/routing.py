@@ -111,11 +111,11 @@ class Tree:
             meeting += self.subtree(one, tier) != self.subtree(other, tier)
         return meeting
 
-    def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
+    def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
         """Return numbers of cables from a subtree below `tier` (0: leaves) up; `lane`: the cable of their bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
-    def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
+    def link(self, cable: Any, *, down: bool, plane: Any) -> Any:
         """Return the number of one direction of a cable in a plane."""
         return cable + (2 * plane + down) * sum(self.cables)
 
