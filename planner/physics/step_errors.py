@@ -97,19 +97,21 @@ def table() -> ErrorTable:
     return ErrorTable.model_validate(catalogue("step_errors"))
 
 
-def like_rows(m: Machine, strategy: ParallelStrategy) -> LikeRows:
-    """Return the narrowest class of a run that has measured rows enough."""
-    known = table().classes
+def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None = None) -> LikeRows:
+    """Return the narrowest class of a run that has measured rows enough, of the catalogue's table unless given."""
+    known = (errors or table()).classes
     name = next(name for name in classes_of(m, strategy) if name in known)
     return LikeRows(name="measured rows of all kinds" if name == ANY else name, **dict(known[name]))
 
 
-def interval(m: Machine, strategy: ParallelStrategy, predicted: float) -> tuple[float, float]:
+def interval(
+    m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
+) -> tuple[float, float]:
     """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it."""
     # It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
     # accelerator or its stack.
-    like = like_rows(m, strategy)
-    low, high = like.unmeasured_over_predicted if unmeasured(m) else like.measured_over_predicted
+    like = like_rows(m, strategy, errors)
+    low, high = like.unmeasured_over_predicted if unmeasured(m, errors) else like.measured_over_predicted
     return predicted * low, predicted * high
 
 
@@ -130,9 +132,9 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
     return sentences
 
 
-def unmeasured(m: Machine) -> dict[str, str]:
+def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
     """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
-    known = table()
+    known = errors or table()
     parts = ("accelerator", m.gpu.name, known.accelerators), ("software", m.software.name, known.software)
     return {
         part: f"no measured row of {name} in {width(m)}"
