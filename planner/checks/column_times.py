@@ -385,8 +385,8 @@ class PipelineSplits(ColumnTimes):
         stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
         head = step_prediction.end_seconds(pipeline, stages, self.p)
-        counts, again = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
-        wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, again)
+        counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
+        wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, repeat)
         waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.

@@ -92,8 +92,8 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    counts, again = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
-    wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, again)
+    counts, repeat = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
+    wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, repeat)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
