@@ -133,7 +133,8 @@ def cables(physics: PlanPhysics) -> Violations:
             # Down ports of a switch at the edge may stay free; no switch uses more than stated.
             used = int(total.used[tier.name].sum(axis=1).max(initial=0))
             parts = tier.down_ports * (1 if tier.name == "leaf" else split) + tier.up_ports * split
-            parts += design.top_ports[1] * split * (tier is fabric.tiers[-1])
+            _, wan_links = design.top_ports
+            parts += wan_links * split * (tier is fabric.tiers[-1])
             if used > parts:
                 stated = f"{parts:,}, {tier.down_ports:,} down + {tier.up_ports:,} up"
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")

@@ -19,7 +19,7 @@ from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRac
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
@@ -129,7 +129,8 @@ class StepTimeBound(ColumnTimes):
         last = np.minimum(low // p * p + p - 1, high)
         waits = np.maximum(0, last // p - 2) / last
         more = self.cut.times.times.recompute_seconds
-        wait = schedule.min_excess_seconds(p, v, 3 * p, self.layers, 0, self.sharded.layer_seconds, more)
+        counts = schedule.PipelineCounts(p, v, 3 * p)
+        wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
         other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.machine.software.host_seconds
         stage, larger = (
             step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, 0, self.send) + other
@@ -144,8 +145,8 @@ class StepTimeBound(ColumnTimes):
         own, order = self.ranges, self.cut.schedule
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
-        bubble, send, chunks = pipeline_bubble_seconds, self.send, self.chunk * own.v
-        each = [bubble(self.sharded, order, own.p, own.v, chunks, send_seconds=send, micro_batches=m) for m in ends]
+        counts, stage = (schedule.PipelineCounts(own.p, own.v, m) for m in ends), self.chunk * own.v
+        each = [pipeline_bubble_seconds(self.sharded, order, of, stage, self.send) for of in counts]
         return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
 
     @cached_property
@@ -155,9 +156,8 @@ class StepTimeBound(ColumnTimes):
             return self.cut.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
-        largest = LargestStage(layers=self.layers, chunk_seconds=self.chunk)
-        each = self.pipeline, self.sharded, None, counts, self.group
-        parts = step_prediction.once_parts(*each, largest=largest, send=self.send, alone=True)
+        each = self.pipeline, self.sharded, None, counts, self.group, self.layers, self.chunk, self.send
+        parts = step_prediction.once_parts(*each, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends
@@ -238,9 +238,9 @@ class StepTimeBound(ColumnTimes):
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:
-            ends = memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0)
-            counts = schedule.PipelineCounts(p, v, m)
-            parts = memory.memory_by_part(machine, shape, counts, ends, zero_stage=zero, replicas=d, order=order)
+            ends, counts = np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), schedule.PipelineCounts(p, v, m)
+            how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": order}
+            parts = memory.memory_by_part(machine, shape, counts, stage=ends, layers=0, **how)
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
@@ -341,10 +341,10 @@ class PipelineSplits(ColumnTimes):
         """Share of its memory that each size takes on a GPU of every stage."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
-        layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
+        layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
         d, zero, cut = int(np.minimum(self.ranges.min_replicas, self.site_replicas)), self.zero_stage, self.cut
         how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
-        parts = memory.memory_by_part(cut.machine, cut.shape, counts, layers, **how)
+        parts = memory.memory_by_part(cut.machine, cut.shape, counts, **layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + SPLIT_ROUNDING))
 
     @cached_property
@@ -385,9 +385,8 @@ class PipelineSplits(ColumnTimes):
         stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
         head = step_prediction.end_seconds(pipeline, stages, self.p)
-        wait = schedule.min_excess_seconds(
-            self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, pipeline.times.recompute_seconds
-        )
+        counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
+        wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, repeat)
         waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
@@ -408,11 +407,11 @@ class PipelineSplits(ColumnTimes):
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
         rounds = None if self.micro_batches[0] == self.micro_batches[-1] else schedule.Rounds(most, most)
-        largest, found = LargestStage(layers=layers, chunk_seconds=chunk), []
+        found = []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
             each = self.pipeline, self.sharded, None, own, self.group
-            found.append(sum(step_prediction.once_parts(*each, largest=largest, send=self.send).values()))
+            found.append(sum(step_prediction.once_parts(*each, layers, chunk, self.send).values()))
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:

@@ -72,7 +72,7 @@ def wirable(physics: PlanPhysics) -> Violations:
         if fault:
             yield broken(rule, fault)
         elif site in physics.designs:
-            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site], cross_rail=True))
+            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site]))
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         most = network.max_rails_per_leaf or fabric.rails_per_leaf
         yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
@@ -86,11 +86,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
         over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
-    spine = design.spine_down, design.spine_up, design.oversubscription[1], design.spine_bundle
+    spine = design.spine_down, design.spine_up, design.oversubscription["spine"], design.spine_bundle
     rows = {
-        "leaf": (design.leaves, down, design.up_port_range[1], over, design.leaf_bundle),
+        "leaf": (design.leaves, down, max(design.up_port_range), over, design.leaf_bundle),
         "spine": (design.spines, *spine),
-        "core": (design.cores, design.core_down, design.core_up, design.oversubscription[2], design.core_bundle),
+        "core": (design.cores, design.core_down, design.core_up, design.oversubscription["core"], design.core_bundle),
         "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
     }
     names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
@@ -138,7 +138,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
     most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
     for block, several, leaves, links in (
-        ("leaf", not design.single, 1, design.up_port_range[0]),
+        ("leaf", not design.single, 1, min(design.up_port_range)),
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):
@@ -223,7 +223,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}
                     choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes_of(leaf, nic)}
                     design = design_for(name, network, (leaf, spine), racks * domains, rack, nic, **choices)
-                    faults = [*unwirable(design, cross_rail=True), *network_limits(network, name, design, rates)]
+                    faults = [*unwirable(design), *network_limits(network, name, design, rates)]
                     if not faults:
                         most = max(most, design.racks)
                         break
@@ -421,7 +421,7 @@ def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
 def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
     """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
     design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
-    reasons = list(unwirable(design, cross_rail=True))
+    reasons = list(unwirable(design))
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
         return

@@ -229,7 +229,7 @@ class PlanPhysics:
     @cached_property
     def wired(self) -> dict[str, Design]:
         """The designs that can be wired: only these have counts."""
-        return {site: design for site, design in self.designs.items() if not unwirable(design, cross_rail=True)}
+        return {site: design for site, design in self.designs.items() if not unwirable(design)}
 
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:

@@ -120,9 +120,9 @@ def _wan_gateway(
 
 def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
-    leaf, spine, core = design.oversubscription
+    leaf, spine, core = design.oversubscription.values()
     figures = [
-        (design.leaf_down, design.up_port_range[1], leaf, design.leaf_bundle),
+        (design.leaf_down, max(design.up_port_range), leaf, design.leaf_bundle),
         (design.spine_down, design.spine_up, spine, design.spine_bundle),
         (design.core_down, design.core_up, core, design.core_bundle),
         (design.super_spine_down, 0, 1.0, 0),

@@ -303,26 +303,24 @@ class LocalView:
             source, target = int(self.flows.source[flow]), int(self.flows.target[flow])
             reaching = self.all_open or self.alive.reaching(source, target, tier, self.planes)
             if t == 0:
-                ports = self._links(0, int(self.ends[0][0][flow]), self.planes, 0, 0)
+                ports = self._links(0, int(self.ends[0][0][flow]), self.planes, 0)
                 best = self._least(ports, waiting, reaching[0][:, 0], salt)
                 if best is None:
                     routing.refuse_cut_off(self.tree, self.flows, flow)
                 self.plane[part] = best
             plane = int(self.plane[part])
             options = int(self.position[part]) * self.tree.up[t] + np.arange(self.tree.up[t])
-            outputs = self._links(t, int(self.ends[t][0][flow]), plane, options, 0)
+            outputs = self._links(t, int(self.ends[t][0][flow]), plane, options)
             best = self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2)) or 0
             self.position[part], link[at] = options[best], outputs[best]
             waiting[outputs[best]] += 1
             if t == tier - 1:
                 for down in range(tier):
                     here = options[best] // (self.tree.widths[tier] // self.tree.widths[down + 1])
-                    link[at + tier - down] = self._links(down, int(self.ends[down][1][flow]), plane, here, 1)
+                    link[at + tier - down] = self._links(down, int(self.ends[down][1][flow]), plane, here, down=True)
 
-    def _links(self, tier: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:
-        """Return the links above a subtree: their numbers among those of whole bundles."""
-        cable = self.merged.offsets[tier] + subtree * self.tree.widths[tier + 1] + position
-        return np.asarray(cable + (2 * plane + down) * sum(self.merged.cables))
+    def _links(self, tier: int, subtree: int, plane: Ints | int, position: Ints | int, *, down: bool = False) -> Ints:
+        return np.asarray(self.merged.link(self.merged.cable(tier, subtree, position), down=down, plane=plane))
 
     def _least(self, outputs: Ints, waiting: Floats, allowed: np.ndarray, salt: int) -> int | None:
         """Return the least loaded output of those allowed, the first of equal ones from a place that `salt` draws."""

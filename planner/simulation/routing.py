@@ -111,11 +111,11 @@ class Tree:
             meeting += self.subtree(one, tier) != self.subtree(other, tier)
         return meeting
 
-    def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
+    def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
         """Return numbers of cables from a subtree below `tier` (0: leaves) up; `lane`: the cable of their bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
-    def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
+    def link(self, cable: Any, *, down: bool, plane: Any) -> Any:
         """Return the number of one direction of a cable in a plane."""
         return cable + (2 * plane + down) * sum(self.cables)
 
@@ -436,10 +436,12 @@ class Routes:
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
     def classes(self) -> "tuple[Routes, Ints] | None":
-        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do."""
-        # Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
-        # links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982). On a link of a
-        # class each part of a class stands for as many as the class has parts for each of its links.
+        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do.
+
+        Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
+        links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982).
+        """
+        # On a link of a class each part of a class stands for as many as the class has parts for each of its links.
         if (np.diff(self.start) == 0).any():
             return None
         owner = self.owner()

@@ -73,7 +73,7 @@ def transport() -> Iterator[Row]:
         rails_per_pod=1,
         domains_per_pod=1,
     )
-    yield Row("PP exchange at 4:1, 100T", "ms", 12, d.oversubscription[0] * bigger.pipeline_send_seconds() / MS, 2)
+    yield Row("PP exchange at 4:1, 100T", "ms", 12, d.oversubscription["leaf"] * bigger.pipeline_send_seconds() / MS, 2)
     turns = float(collectives.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
     yield Row("latency of the ring between racks at 5 us", "ms", 1, turns, 1, why="2·(103-1) round trips")
     late, iteration = (15 - 3) * MS * 2 * bigger.layers, 3 * bigger.forward_seconds() * bigger.layers

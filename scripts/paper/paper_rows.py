@@ -42,6 +42,7 @@ from paper_inputs import (
 )
 
 from planner.instance.network import Wan
+from planner.instance.workload import LossLaw
 from planner.physics.site import cost, wan
 from planner.physics.training import collectives, layer_time, memory, schedule, transformer
 
@@ -105,8 +106,9 @@ def scaling_laws() -> Iterator[Row]:
             n = float(transformer.fit_power_law(law["flop"], law["parameters"]).at(c)) / 1e12
             why = "the size hangs on the choice of approach"
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
+    loss = LossLaw.model_validate(points["parametric-2022"])
     for months, c in budgets.items():
-        value = float(transformer.parametric_optimal_parameters(c)) / 1e12
+        value = transformer.best_parameters(loss, c) / 1e12
         yield Row(f"parameters, {months}, by the parametric loss", "T", None, value)
 
 

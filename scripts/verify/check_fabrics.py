@@ -101,7 +101,7 @@ def judge(row: Row) -> tuple[bool, str]:
     """Say whether a row holds, and what of it."""
     rails = re.match(r"(\d+) rails", row["rails_or_planes"])
     apart = [1, int(rails[1])] if rails else [1]
-    several = [d for n in apart for d in designs(row, n) if not unwirable(d, cross_rail=True)]
+    several = [d for n in apart for d in designs(row, n) if not unwirable(d)]
     same = next((d for d in several if counts(d) == stated(row)), None)
     if same is not None:
         money = row["cost_musd"] and math.isclose(

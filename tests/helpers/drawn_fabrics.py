@@ -20,7 +20,7 @@ def built(d: Design) -> BuiltFabric:
     assert not d.faults()
     down = {"leaf": d.leaf_down, "spine": d.spine_down, "core": d.core_down if d.cores else 0}
     up = {"leaf": (d.leaf_up, d.leaf_bundle), "spine": (d.spine_up, d.spine_bundle), "core": (d.core_up, d.core_bundle)}
-    over = dict(zip(("leaf", "spine", "core"), d.oversubscription, strict=True))
+    over = d.oversubscription
     tiers = []
     for name in [t for t in d.tier_switches if t in switch_counts(d)]:
         ports, bundle = up.get(name, (0, 0))

@@ -1,12 +1,34 @@
-"""A fabric as a graph of switches, cable by cable: which losses cut leaves from one another."""
+"""A fabric cable by cable: its ports ticked off, and as a graph of switches which losses cut leaves from another."""
+
+from collections.abc import Iterable
 
 import networkx as nx
 
+from planner.checks.cables import Count, in_parts
 from planner.instance.network import Network
-from planner.physics.network.fabric_designs import lay
+from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
 from planner.physics.network.topology import Design
 
 Node = tuple[str, int]  # tier and number of a switch
+
+
+def counted(d: Design, stream: Iterable[StageCables] | None = None) -> Count:
+    """Tick off the cables of a design, or of another stream for its switches."""
+    shapes = {tier: (n, d.tier_ports.get(tier, d.ports) * d.split) for tier, n in switch_counts(d).items()}
+    shapes |= {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
+    return Count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
+
+
+def laid(d: Design) -> Count:
+    """Tick off the cables of a design: no port twice, no GPU or switch without, and as many as the design counts."""
+    found = counted(d)
+    assert not found.twice and not found.absent
+    ends, edge = found.cables["gpu", "leaf"], found.cables.get(("wan-gateway", d.top[0]), 0)
+    assert (ends, edge) == (d.endpoint_links, d.wan_gateway_links * d.split)
+    assert sum(found.cables.values()) - ends - edge == d.switch_links * d.split
+    assert found.used["gpu"].all()
+    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a switch without a cable"
+    return found
 
 
 def graph_of(d: Design) -> nx.MultiGraph:

@@ -129,7 +129,7 @@ def pinned(i: Instance, s: Switch, d: Design) -> bool:
 
 def accepts(i: Instance, r: FabricRequest, s: Switch, d: Design) -> bool:
     """Say whether wiring, pins, shares and time rules accept a design of leaves of a model."""
-    fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not unwirable(d, cross_rail=True)
+    fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not unwirable(d)
     between = enough_between_groups(i, d) if isinstance(d, Dragonfly) else fits and enough_between(i, d)
     return fits and between and hidden(i, r, d)
 

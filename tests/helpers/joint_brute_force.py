@@ -26,7 +26,7 @@ from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import RackBlock, block_of, padded
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.step_prediction import LargestStage, LayoutFibre, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import LayoutFibre, machine_of, memory_limit_bytes
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal
@@ -119,8 +119,8 @@ class Times:
             machine,
             shape,
             schedule.PipelineCounts(p, v, m),
-            memory.StageLayers(stage=np.arange(p)[None, :], layers=layers, recomputed=recompute,
-             front=np.where(np.arange(p) == 0, dense, 0)[None, :]),
+            stage=np.arange(p)[None, :], layers=layers, recomputed=recompute,
+            front=np.where(np.arange(p) == 0, dense, 0)[None, :],
             zero_stage=zero,
             replicas=shards,
             order=order,
@@ -155,8 +155,7 @@ class Times:
                 own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
                 stages = stages + own * (np.arange(c.p) == i)[None, :]
         chunk = np.max(step_prediction.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
-        largest = LargestStage(layers=layers.max(axis=1), chunk_seconds=chunk)
-        once = step_prediction.once_parts(x, sharded, fibre, counts, group, largest=largest, send=exchange)
+        once = step_prediction.once_parts(x, sharded, fibre, counts, group, layers.max(axis=1), chunk, exchange)
         return float(np.min(stages.max(axis=1) + sum(once.values()))) / c.sequences
 
 

@@ -325,9 +325,9 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
     network, box = instance.network, instance.network.switches[0]
     send, allreduce = _slowdowns(instance, d, where)
     found = [
-        ("leaf", d.leaves, d.leaf_down, d.leaf_up, d.leaf_bundle, d.oversubscription[0]),
-        ("spine", d.spines, d.spine_down, d.spine_up, d.spine_bundle, d.oversubscription[1]),
-        ("core", d.cores, d.core_down, d.core_up, d.core_bundle, d.oversubscription[2]),
+        ("leaf", d.leaves, d.leaf_down, d.leaf_up, d.leaf_bundle, d.oversubscription["leaf"]),
+        ("spine", d.spines, d.spine_down, d.spine_up, d.spine_bundle, d.oversubscription["spine"]),
+        ("core", d.cores, d.core_down, d.core_up, d.core_bundle, d.oversubscription["core"]),
         ("super-spine", d.super_spines, d.zones * d.core_bundle, 0, 0, 1.0),
     ]
     keys = "name", "switches", "down_ports", "up_ports", "bundle", "oversubscription"

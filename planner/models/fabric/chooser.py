@@ -302,8 +302,7 @@ class Templates:
         leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
         send = pipeline_send_slowdown(phi, design, *leaving, free=free)
         allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)
-        own_switch, stripes = m.switch.name, k["stripes"]
-        return Template(own_switch, m.family, design, stripes, found.usd, found.mw, send, allreduce, names)
+        return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:

@@ -18,7 +18,7 @@ from planner.models.fabric.link_prices import LinkPrices, Prices, times
 from planner.models.fabric.site_mode import BELOW, SiteMode, members
 from planner.models.fabric.traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, pod_sizes
-from planner.physics.network.dragonfly import assured_links
+from planner.physics.network.dragonfly import assured_links, exchanged_links
 from planner.physics.network.dragonfly import part_sizes as parts_of
 
 MOST_WAYS = 1 << 18  # of uplinks, bundles and links between groups, priced at a time
@@ -197,12 +197,9 @@ def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, F
     m, valiant, at_leaf, at_pod = s.mode, s.network.group_routing == "valiant", 0.0, 0.0
     spines = w.up // w.bundle if m.has_spines else None
     leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)
-    if s.wan_ports:  # the links' worth that the exchange between sites loads, as the physics counts it
-        one, per_group = s.exchange_ports, -(-s.wan_ports // x.number)
-        at_router = 0 if m.has_spines else max(-(-per_group // a) for a in x.sizes)
-        at_leaf = one * loads[0][SHARES] + one * m.rails * (at_router / s.wan_ports)
-        sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
-        at_pod = sent + one * m.rails * share if valiant else 2 * sent * share
+    if s.wan_ports:
+        own = (m.rails, x.rails), s.wan_ports, x.number, 0 if m.has_spines else min(x.sizes)
+        at_leaf, at_pod = exchanged_links(s.exchange_ports, loads[:, SHARES].tolist(), *own, valiant=valiant)
     over = x.domain * m.rail_gpus / (leaf * m.link_nics)
     send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
     if x.number > 1:

@@ -69,7 +69,10 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
             worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
             if s.whole:
                 for i in np.unique(at[worth]).tolist():
-                    parts += _all_of(s, rows.part(np.array([i])), v[worth & (at == i)], n)
+                    s.tick()
+                    some = rows.part(at[worth & (at == i)])
+                    _, trees = _with_tops(s, replace(some.trees, spine_up=v[worth & (at == i)]), some.floor, every=True)
+                    parts.append(undominated([_table(s, trees, n)], power_counts=s.power_counts))
             elif worth.any():
                 bound = np.where(worth, least, np.inf), send, allreduce
                 parts += _at_targets(s, rows, at, bound, ups, n)
@@ -117,9 +120,9 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
         r, more = rows.part(i), np.arange(int((rows.high - low)[i].max()) + 1)
         least = r.usd[:, None] + (low[i, None] - r.trees.spine_up[:, None] + more) * r.step[:, None]
         k, more = np.nonzero((more <= (r.high - low[i])[:, None]) & (least * BELOW <= best))
-        trees, every = _completed(s, r.part(k), low[i][k] + more, need[i][k])
-        if len(k) and (usd := float(every.min())) <= best and math.isfinite(usd):
-            best, found = usd, [_table(s, trees.part(np.array([every.argmin()])), n)]
+        _, trees, every = _completed(s, r.part(k), low[i][k] + more, need[i][k])
+        if len(every) and float(every.min()) <= best:
+            best, found = float(every.min()), [_table(s, trees.part(np.array([every.argmin()])), n)]
     return found
 
 
@@ -189,33 +192,39 @@ def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:
         least = BELOW * (some.usd[:, None] + (v - low) * some.step[:, None])
         inside = (v >= low) & (v <= some.high[:, None])
         i, k = np.nonzero(inside & s.worthwhile(1.0, 1.0, least, BELOW * some.mw[:, None]))
-        usd = BELOW * _completed(s, some.part(i), v[k], np.zeros(len(i)))[1]
-        kept = np.isfinite(usd)
-        found.append((first + i[kept], v[k][kept], usd[kept]))
+        kept, _, usd = _completed(s, some.part(i), v[k], np.zeros(len(i)))
+        found.append((first + i[kept], v[k][kept], BELOW * usd))
     at, v, usd = (np.concatenate(x) for x in zip(*found, strict=True))
     return at, v, usd
 
 
-def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, Floats]:
-    """Complete each row with the cheapest cores and super-spines, and return the price of all: infinite if none."""
-    # `v` are the uplinks of a spine, `need` the links out of a zone.
-    best, x = np.full(len(v), np.inf), replace(r.trees, spine_up=v)
-    chosen = np.zeros((4, len(v)), dtype=np.int64)
-    i, bundle, cores, taken = _cores(s, x)
-    # More uplinks than needed cost more, and take no fewer super-spines.
-    up = _fewest_up(s, x.part(i), cores, taken, np.maximum(np.ceil(need[i]).astype(np.int64), r.floor[i]))
-    boxes = _super_spines(s, x.part(i), cores * up)
-    fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
-    i, columns = i[fits], np.stack([bundle, cores, up, boxes])[:, fits]
-    usd = s.priced(_with_cores(x.part(i), *columns))[0]
+def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Ints, Trees, Floats]:
+    """Complete rows with the cheapest cores and super-spines: return those that can be, their trees, and prices."""
+    # `v` are the uplinks of a spine, `need` the links out of a zone. More uplinks of a core than needed cost more, and
+    # take no fewer super-spines.
+    links = np.maximum(np.ceil(need).astype(np.int64), r.floor)
+    i, x = _with_tops(s, replace(r.trees, spine_up=v), links, every=False)
+    usd = s.priced(x)[0]
     order = np.lexsort((usd, i))  # of equal prices the first
     first = order[np.unique(i[order], return_index=True)[1]]
-    best[i[first]], chosen[:, i[first]] = usd[first], columns[:, first]
-    return _with_cores(x, *chosen), best
+    first = first[np.isfinite(usd[first])]
+    return i[first], x.part(first), usd[first]
 
 
-def _with_cores(x: Trees, bundle: Ints, cores: Ints, up: Ints, boxes: Ints) -> Trees:
-    return replace(x, spine_bundle=bundle, cores=cores, core_up=up, super_spines=boxes)
+def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints, Trees]:
+    """Add cores and super-spines to each row in every way that ports allow, for `links` links out of a zone."""
+    # Cores have the fewest uplinks, or `every` number of them. Returned are the row of each way and its tree.
+    i, bundle, cores, taken = _cores(s, x)
+    fewest = _fewest_up(s, x.part(i), cores, taken, links[i])
+    most = s.core_ports - taken if every and "core_up_ports" not in s.pins else np.minimum(fewest, s.core_ports - taken)
+    k, more = members(np.maximum(0, most - fewest + 1))
+    i, cores, up = i[k], cores[k], fewest[k] + more
+    # Super-spines of a network each have a port for every zone.
+    zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
+    boxes = fewest_boxes(s, zones, cores * up, np.where(zones > 1, s.network.asked_spines, 1))
+    x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
+    kept = np.flatnonzero(boxes < NONE)
+    return i[kept], x.part(kept)
 
 
 def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
@@ -258,34 +267,13 @@ def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> 
     return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
 
 
-def _super_spines(s: SiteMode, x: Trees, positions: Ints) -> Ints:
-    """Count the fewest super-spines of a network that hold `positions` positions, each with a port for every zone."""
-    zones = s.pods(x.domain, x.zone_rails, x.zone_width)
-    return fewest_boxes(s, zones, positions, np.where(zones > 1, s.network.asked_spines, 1))
-
-
-def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
-    """Return the templates of a row with `v` uplinks of a spine, all cores and super-spines, that may beat others."""
-    s.tick()
-    u, each = np.arange(1, s.core_ports), r.part(np.zeros(len(v), dtype=np.int64))
-    x = replace(each.trees, spine_up=v)
-    i, bundle, cores, taken = _cores(s, x)
-    fewest = _fewest_up(s, x.part(i), cores, taken, each.floor[i])
-    fits = (u >= fewest[:, None]) & (u + taken[:, None] <= s.core_ports) & (u == s.pins.get("core_up_ports", u))
-    k, j = np.nonzero(fits)
-    i, cores, up = i[k], cores[k], u[j]
-    boxes = _super_spines(s, x.part(i), cores * up)
-    found = _table(s, _with_cores(x.part(i), bundle[k], cores, up, boxes), n)
-    return [undominated([found], power_counts=s.power_counts)] if len(k) else []
-
-
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
     return [s.loads.at(n, x.domain * width) for width in (1, x.width, x.zone_width)]
 
 
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
-    """Return the trees under some stripes that beat the templates found; none without super-spines."""
+    """Return the trees under some stripes that beat the templates found."""
     send, allreduce, fits = s.tree_crossing(x, *_loads(s, x, n))
     prices = s.priced(x)
-    kept = np.flatnonzero(fits & (x.super_spines < NONE) & s.worthwhile(send, allreduce, *(BELOW * prices)))
+    kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, *(BELOW * prices)))
     return s.tree_table(x.part(kept), send[kept], allreduce[kept], prices[:, kept], n)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step_prediction import LargestStage, LayoutFibre, pipeline_bubble_seconds
+from planner.physics.training.step_prediction import LayoutFibre, pipeline_bubble_seconds
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 
@@ -93,12 +92,12 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    wait = schedule.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
+    counts, repeat = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
+    wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, repeat)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
-    largest = LargestStage(layers=most, chunk_seconds=step_prediction.chunk_seconds(x, sharded, v, most, recompute))
-    counts = schedule.PipelineCounts(p, v, m)
-    once = step_prediction.once_parts(x, sharded, c.fibre, counts, group, largest=largest, send=send, alone=True)
+    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    once = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
     wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
@@ -115,8 +114,8 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    fill = partial(pipeline_bubble_seconds, sharded, x.order, p, v, chunk * v, send_seconds=send)
-    fills = [fill(micro_batches=m) for m in (rows.m, np.maximum(rows.p, total))]
+    ends = (schedule.PipelineCounts(p, v, m) for m in (rows.m, np.maximum(rows.p, total)))
+    fills = [pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) for counts in ends]
     once = np.minimum(*fills) + software.step_seconds
     each: Floats = slowest + software.host_seconds
     return each, np.asarray(once + 0 * each, dtype=np.float64)

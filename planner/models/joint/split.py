@@ -19,7 +19,7 @@ from planner.physics.training.collectives import front_layers, smaller_chunks_fi
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
-from planner.physics.training.step_prediction import LargestStage, Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
@@ -227,7 +227,7 @@ class Stages:
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:
             return np.zeros(recompute.shape)
-        found = schedule.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
+        found = schedule.min_excess_seconds(self.counts, self.sizes[None, :], recompute, layer, repeat)
         found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
@@ -257,8 +257,7 @@ class Stages:
         """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
         most = np.arange(1, self.column.strategy.problem.layers + 1)
         own = (self.sharded, None, self.counts, self.group)
-        largest = LargestStage(layers=most, chunk_seconds=0.0)
-        parts = step_prediction.once_parts(self.pipeline, *own, largest=largest, send=self.send)
+        parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
         return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
 
     @cached_property
@@ -274,9 +273,8 @@ class Stages:
         return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
 
     def _filling(self, chunk: Num) -> Num:
-        c, stage = self.column, chunk * self.column.v
-        sends = {"send_seconds": self.send, "micro_batches": c.m}
-        return pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
+        order, stage = self.column.strategy.order, chunk * self.column.v
+        return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Any]:

@@ -54,7 +54,10 @@ class Patterns:
             s.machine,
             s.shape,
             self.stages.counts,
-            memory.StageLayers(stage=stage, layers=layers, recomputed=repeats, front=front),
+            stage=stage,
+            layers=layers,
+            recomputed=repeats,
+            front=front,
             zero_stage=c.zero,
             replicas=self.stages.conditions.shards,
             order=s.order,
@@ -77,14 +80,15 @@ class Patterns:
         if c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(without_waits)
         layer, repeat = float(self.stages.sharded.layer_seconds), x.times.recompute_seconds
-        least = schedule.min_excess_seconds(c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat)
+        counts = self.stages.counts
+        least = schedule.min_excess_seconds(counts, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat)
         in_time = self.fits & (without_waits + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
         wait = np.full(without_waits.shape, np.inf)  # of patterns that are too slow by a bound of it already
         alike = step_prediction.alike_stages(x, c.p)
         for i in np.unique(alike).tolist():
             for k in np.flatnonzero(in_time[alike == i].any(axis=0)).tolist():
                 n, r = int(layers[k]), int(repeats[k])
-                found = step_prediction.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, stage=i)
+                found = step_prediction.excess_seconds(x, self.stages.sharded, counts, n, r, stage=i)
                 wait[alike == i, k] = found
         return np.asarray(without_waits + wait)
 

@@ -55,10 +55,8 @@ def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
     for node, variable in model.generated.items():
         terms[island[network.nodes[node]]].append(variable)
-    extra = model.component("extra_mw")
     for site in data.candidates:
-        load = data.module_mw * model.modules[site] + (0 if extra is None else extra[site])
-        terms[island[network.nodes[site]]].append(-load)
+        terms[island[network.nodes[site]]].append(-load_mw(model, data, [site]))
     for k, j in keys:
         corridor = network.corridors[k]
         start, end = island[network.nodes[corridor.a]], island[network.nodes[corridor.b]]

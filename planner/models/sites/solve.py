@@ -112,7 +112,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
     largest = {site: modules for site in data.candidates if (modules := most(site, every)) is not None}
     enough = max(largest.values(), default=0) + 1
 
-    def stopping(site: str) -> list[str]:
+    def stopping(site: str) -> tuple[str, ...]:
         modules, left = largest[site], dict.fromkeys(_OF_A_SITE)
         for name in _OF_A_SITE:
             rule = RULES[name]
@@ -132,15 +132,11 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         rows = {name: f"{name}[{site}]" for name in _OF_A_SITE if RULES[name].scope == "site"}
         of_area = ("headroom", "generation") if data.grid.rules.grid_model == "none" else ("headroom",)
         rows |= {name: f"{name}[{data.candidates[site].balancing_authority}]" for name in of_area}
-        return sorted(rows.get(name, name) for name in _OF_A_SITE if name not in left)
+        return tuple(sorted(rows.get(name, name) for name in _OF_A_SITE if name not in left))
 
-    loads = [
-        NodeLoad(
-            node=site, racks=modules * data.module_racks, mw=modules * data.module_mw, stopped_by=tuple(stopping(site))
-        )
-        for site, modules in largest.items()
-    ]
-    return sorted(loads, key=lambda x: (-x.racks, x.node))
+    racks, mw = data.module_racks, data.module_mw
+    loads = (NodeLoad(node=x, racks=n * racks, mw=n * mw, stopped_by=stopping(x)) for x, n in largest.items())
+    return sorted(loads, key=lambda load: (-load.racks, load.node))
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:

@@ -105,7 +105,7 @@ class Dragonfly(Design):
     @property
     def core_share(self) -> float:
         """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
-        leaf = self.up_port_range[0] * self.link_nics / self.leaf_down
+        leaf = min(self.up_port_range) * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
             return min(1.0, leaf)
@@ -125,7 +125,7 @@ class Dragonfly(Design):
         rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
         if min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
-        bad = self._leaf_faults(self.up_port_range[1])
+        bad = self._leaf_faults(max(self.up_port_range))
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
         misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
@@ -155,20 +155,11 @@ class Dragonfly(Design):
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured."""
-        # A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports.
-        # By way of other groups flows share all links of theirs. On shortest paths those between two groups carry what
-        # goes from the racks of the one to the ports of the other, and back.
         if not self.wan_ports:
             return {}
-        group, exits = self.wan_links_per_group / self.wan_ports, self.exits
-        # Of a dragonfly the router with the most of them, which share its links in the group; they go to spines else.
-        router = 0 if self.tiers > 1 else math.ceil(self.wan_links_per_group / min(self.group_sizes)) / self.wan_ports
-        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, exits["leaf"])}
-        if self.pods > 1:
-            sent = leaf_ports * shares[1] * self.rails_per_pod
-            load = sent + leaf_ports * self.rails * group if self.valiant else 2 * sent * group
-            loads["pod"] = load, exits["pod"]
-        return loads
+        rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
+        worth = exchanged_links(leaf_ports, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
+        return {block: (load, links) for (block, links), load in zip(self.exits.items(), worth, strict=False)}
 
     @property
     def local_ports(self) -> int:
@@ -340,6 +331,30 @@ def assured_links(
     if not several:  # out of a router goes what leaves the group
         return pod, pod
     return bundle * router_share(min(several), max(several), links=total, valiant=valiant), pod
+
+
+def exchanged_links(
+    leaf_ports: float,
+    shares: Sequence[Num],
+    rails: tuple[int, int],
+    ports: int,
+    groups: int,
+    routers: int,
+    *,
+    valiant: bool,
+) -> tuple[Num, Num]:
+    """Return the links' worth that the exchange between sites loads of a leaf and of a group, of those assured.
+
+    `shares`: of a stage's racks in one of each; `rails`: of a network and a group. The `ports` of the WAN gateway go to
+    the groups in turn, in each to its routers, of which a group has `routers` or more, or (0) to its spines.
+    """
+    # A router may hold racks of the stage and ports of the WAN gateway, which share its links; a leaf below spines has
+    # no such ports. By way of other groups flows share all links of theirs. On shortest paths those between two groups
+    # carry what goes from the racks of the one to the ports of the other, and back.
+    of_group = math.ceil(ports / groups)
+    of_router, sent = math.ceil(of_group / routers) if routers else 0, leaf_ports * shares[1] * rails[1]
+    group = sent + leaf_ports * rails[0] * (of_group / ports) if valiant else 2 * sent * (of_group / ports)
+    return leaf_ports * shares[0] + leaf_ports * rails[0] * (of_router / ports), group
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:

@@ -433,8 +433,8 @@ def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks of a site from which a tree needs links out of its leaves, or spines, with their least price."""
-    # In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
+    """Pair the racks of a site from which a tree needs links out of leaves, or spines, with their least USD a rack."""
+    # They are those that the ratios ask for by the rate of a rack's GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):
         return []

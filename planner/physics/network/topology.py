@@ -273,18 +273,19 @@ class Design:
         return dict(zip(BLOCKS[: self.tiers - 1], links, strict=False))
 
     @property
-    def oversubscription(self) -> tuple[float, float, float]:
+    def oversubscription(self) -> dict[str, float]:
         """Rate down over up of leaf, spine and core by the links assured to a full leaf, pod and zone, or 1."""
         # That of a leaf times that of a spine is the rate of a full pod's or group's endpoints over that of its links.
         exits, leaves = self.exits, self.rails_per_pod * self.domains_per_pod
         leaf = 1.0 if self.single else self.leaf_down / (exits["leaf"] * self.link_nics)
         spine = leaves * exits["leaf"] / exits["pod"] if "pod" in exits else 1.0
-        return leaf, spine, 1.0 if self.tiers < 4 else self.core_down / self.core_up
+        core = 1.0 if self.tiers < 4 else self.core_down / self.core_up
+        return {"leaf": leaf, "spine": spine, "core": core}
 
     @property
     def exit_shares(self) -> list[tuple[int, float]]:
         """Endpoints of a full leaf, pod and zone that are not alone, each with the share of their rate that leaves."""
-        shares = [] if self.single else [(self.leaf_down, self.up_port_range[0] * self.link_nics / self.leaf_down)]
+        shares = [] if self.single else [(self.leaf_down, min(self.up_port_range) * self.link_nics / self.leaf_down)]
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
             (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
@@ -396,8 +397,8 @@ class Design:
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the switch and port at which links of a network's WAN gateway end: those of the top tier in turn."""
-        tops = self.top[1]
-        return network * tops + number % tops, self.top_ports[0] + number // tops
+        (_, tops), (taken, _) = self.top, self.top_ports
+        return network * tops + number % tops, taken + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between tiers, those of GPUs first; each switch is amid the racks that it serves."""
@@ -486,9 +487,9 @@ class Design:
         return bad
 
 
-def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
-    """Return why a design cannot be wired, in numbers; `cross_rail`: GPUs of other indices must be reached too."""
-    bad, asked = design.faults(), design.rails if cross_rail else 0
-    if not (bad or design.joined) and (design.domains_per_pod < design.domains or design.rails_per_pod < asked):
+def unwirable(design: Design) -> list[str]:
+    """Return why a design cannot be wired, in numbers; GPUs of all indices must reach each other."""
+    bad = design.faults()
+    if not (bad or design.joined) and design.pods > 1:
         bad.append(f"reach: {design.pods} pods and no core to join them")
     return bad

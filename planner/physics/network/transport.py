@@ -46,40 +46,41 @@ def locality(
     stages: Stages, *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0
 ) -> Locality:
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
+    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
     domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
-    blocks, no_zone = [leaf_domain_racks * count for count in domains], (0,) * (3 - len(domains))
-    stage, _ = _fragments(stages, blocks[0])
+    found = [_out_of_blocks(ranks, leaf_domain_racks * count, wrap=wrap) for count in domains]
+    no_zone = [(0, 0, 0, 0, 0)] * (3 - len(found))
+    sends, rings, shares, (split, across_pods, _), (extra, *_) = zip(*found, *no_zone, strict=True)
     return Locality(
-        share_leaving=(*(share_leaving(stages, block, wrap=wrap) for block in blocks), *no_zone),
-        allreduces_leaving=(*(allreduces_leaving(stages, block) for block in blocks), *no_zone),
-        stage_in=(*(stage_share(stages, block) for block in blocks), *no_zone),
-        groups_split=groups_split(stages, blocks[0]),
-        extra_pieces=len(stage) - len(np.unique(stage)),  # fragments beyond one per group
-        groups_cross_pod=groups_split(stages, blocks[1]),
+        share_leaving=sends,
+        allreduces_leaving=rings,
+        stage_in=shares,
+        groups_split=split,
+        extra_pieces=extra,
+        groups_cross_pod=across_pods,
     )
 
 
-def share_leaving(stages: Stages, block: int, *, wrap: bool) -> float:
-    """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
-    ranks, none = [np.asarray(stage, dtype=np.int64) for stage in stages], np.empty(0, np.int64)
+def _out_of_blocks(ranks: Sequence[Racks], block: int, *, wrap: bool) -> tuple[float, int, float, int, int]:
+    """Count what leaves the worst block of `block` racks; `wrap`: the last stage sends to the first.
+
+    Returned are the flows out of it or into it over its size, the groups that have racks in it and elsewhere too, the
+    largest share of a group's racks in it; and of all blocks the groups in several, and the pieces beyond one a group.
+    """
+    none = np.empty(0, np.int64)
     pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
     source = np.concatenate([none, *(one[: len(other)] for one, other in pairs)]) // block
     target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)]) // block
     crossing = source != target
-    return max(_most_common(source[crossing]), _most_common(target[crossing])) / block if crossing.any() else 0.0
-
-
-def allreduces_leaving(stages: Stages, block: int) -> int:
-    """Return the most groups that have racks in one block and elsewhere too."""
-    stage, blocks = _fragments(stages, block)
-    shared = np.bincount(stage, minlength=1)[stage] > 1
-    return _most_common(blocks[shared]) if shared.any() else 0
-
-
-def stage_share(stages: Stages, block: int) -> float:
-    """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
-    placed = (np.asarray(stage, dtype=np.int64) // block for stage in stages if len(stage))
-    return max((_most_common(blocks) / len(blocks) for blocks in placed), default=0.0)
+    flows = max(_most_common(source[crossing]), _most_common(target[crossing])) / block
+    sizes, blocks = np.array([len(stage) for stage in ranks], np.int64), np.concatenate([none, *ranks]) // block
+    span = int(blocks.max(initial=0)) + 1
+    pieces, racks = np.unique(np.repeat(np.arange(len(ranks)), sizes) * span + blocks, return_counts=True)
+    group, at = pieces // span, pieces % span
+    each = np.bincount(group, minlength=1)
+    share = float((racks / sizes[group]).max(initial=0.0))
+    extra = len(pieces) - int(np.count_nonzero(each))
+    return flows, _most_common(at[each[group] > 1]), share, int((each > 1).sum()), extra
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
@@ -105,12 +106,6 @@ def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
     return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
-def groups_split(stages: Stages, block: int) -> int:
-    """Return how many groups are spread over more than one block."""
-    stage, _ = _fragments(stages, block)
-    return int((np.bincount(stage, minlength=1) > 1).sum())
-
-
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
     """Bound how many of equal groups are split, whatever the placement: S - sum of floor(f_l / G)."""
     return max(0, groups - sum(racks // group_racks for racks in free))
@@ -123,18 +118,7 @@ def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
 
 
 def _most_common(values: Racks) -> int:
-    return int(np.unique(values, return_counts=True)[1].max())
-
-
-def _fragments(stages: Stages, block: int) -> tuple[Racks, Racks]:
-    """Return the distinct pairs of stage and block that the assignment uses."""
-    if not any(len(stage) for stage in stages):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    stage = np.repeat(np.arange(len(stages)), [len(stage) for stage in stages])
-    blocks = np.concatenate([np.asarray(stage, dtype=np.int64) for stage in stages]) // block
-    span = int(blocks.max()) + 1
-    pairs = np.unique(stage * span + blocks)
-    return pairs // span, pairs % span
+    return int(np.unique(values, return_counts=True)[1].max(initial=0))
 
 
 Crossing = tuple[int, int]  # (pipeline flows that leave or enter the worst block, all-reduces that leave it)
@@ -249,7 +233,7 @@ def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, 
 
 def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    over = accumulate(design.oversubscription, mul)
+    over = accumulate(design.oversubscription.values(), mul)
     return _over_free([share * down for share, down in zip(shares, over, strict=False)], free)
 
 

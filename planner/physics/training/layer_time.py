@@ -28,7 +28,7 @@ from planner.physics.training.collectives import (
 )
 from planner.physics.training.memory import layer_bytes, repeated_modules
 from planner.physics.training.operations import KINDS, Kind, LayerOperation, LayerShape, Machine
-from planner.physics.training.schedule import Rounds
+from planner.physics.training.schedule import PipelineCounts, rounds_of
 
 SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
@@ -342,21 +342,19 @@ def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replica
     return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlappedPasses:
-    """The passes of a stage that overlap its exchanges: layers, seconds of a layer forward and backward, and chunks."""
-
-    layers: Num
-    forward_seconds: Num
-    backward_seconds: Num
-    chunks: Num
-    rounds: Rounds
-
-
 def data_parallel_tail_seconds(
-    m: Machine, s: LayerShape, w: Weights, group: ReplicaGroup, *, zero_stage: int, passes: OverlappedPasses, end: Num
+    m: Machine,
+    s: LayerShape,
+    w: Weights,
+    group: ReplicaGroup,
+    times: LayerTimes,
+    counts: PipelineCounts,
+    *,
+    zero_stage: int,
+    layers: Num,
+    end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the hierarchical exchange of the largest stage (Rajbhandari 2020, section 7).
+    """Compute the exposed seconds of the exchange of a stage of some `layers` (Rajbhandari 2020, section 7).
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
     (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
@@ -372,16 +370,16 @@ def data_parallel_tail_seconds(
 
     reduce, spread = reduced_and_spread(1.0, 0.0)
     last = sum(reduced_and_spread(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
-    layers, chunks, rounds = passes.layers, passes.chunks, passes.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
+    chunks, rounds = counts.virtual_stages, counts.rounds or rounds_of(counts.micro_batches, counts.pipeline)
     if "parameters" in m.software.overlaps:
-        before = exposed_behind_chunks(spread, passes.forward_seconds, layers, chunks, rounds.first)
+        before = exposed_behind_chunks(spread, times.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
         return reduce + before + last
     if "gradients" in m.software.overlaps:
-        after = exposed_behind_chunks(reduce, passes.backward_seconds, layers, chunks, rounds.last)
+        after = exposed_behind_chunks(reduce, times.backward_seconds, layers, chunks, rounds.last)
     return before + after + last
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -264,32 +264,28 @@ def working_bytes(
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLayers:
-    """The layers of a stage by its index: how many, those that run again, and the dense ones at the front."""
-
-    stage: Num
-    layers: Num
-    recomputed: Num = 0
-    front: Num = 0
-
-
 def memory_by_part(
     m: Machine,
     s: LayerShape,
     counts: schedule.PipelineCounts,
-    stages: StageLayers,
     *,
+    stage: Num,
+    layers: Num,
+    recomputed: Num = 0,
+    front: Num = 0,
     zero_stage: int,
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage; broadcasts over everything but the shape."""
+    """Compute the bytes by part on a GPU of a stage, of its layers some recomputed and `front` ones dense.
+
+    It broadcasts over everything but the shape.
+    """
     # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
     # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     w, each = collectives.weights_of(m, s), layer_bytes(m, s)
-    pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
-    stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
+    pipeline, virtual_stages = counts.pipeline, counts.virtual_stages
+    stage, layers, recomputed = (np.asarray(x) for x in (stage, layers, recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
     smaller_first = collectives.smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
@@ -317,11 +313,18 @@ def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndar
     """Compute the bytes by part on a GPU of every stage, sequences padded."""
     m, p, v = padded(m, strategy.shape), strategy.pipeline_parallel, strategy.virtual_stages
     layers = strategy.layers_per_stage
-    front, recomputed = np.array(collectives.front_by_stage(m.model, layers, v)), np.array(strategy.recomputed)
-    stages = StageLayers(stage=np.arange(p), layers=np.array(layers), recomputed=recomputed, front=front)
-    counts, replicas = schedule.PipelineCounts(p, v, strategy.micro_batches), strategy.min_replicas
-    sharded: dict[str, Any] = {"zero_stage": strategy.zero_stage, "replicas": replicas, "order": strategy.schedule}
-    parts = memory_by_part(m, strategy.shape, counts, stages, **sharded)
+    parts = memory_by_part(
+        m,
+        strategy.shape,
+        schedule.PipelineCounts(p, v, strategy.micro_batches),
+        stage=np.arange(p),
+        layers=np.array(layers),
+        recomputed=np.array(strategy.recomputed),
+        front=np.array(collectives.front_by_stage(m.model, layers, v)),
+        zero_stage=strategy.zero_stage,
+        replicas=strategy.min_replicas,
+        order=strategy.schedule,
+    )
     return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), (p,)) for k, v in parts.items()}
 
 

@@ -291,19 +291,14 @@ def excess_seconds(
 
 
 def min_excess_seconds(
-    pipeline: Num,
-    virtual_stages: Num,
-    micro_batches: Num,
-    layers: Num,
-    recomputed: Num,
-    layer_seconds: Num,
-    recompute_seconds: Num,
+    counts: PipelineCounts, layers: Num, recomputed: Num, layer_seconds: Num, recompute_seconds: Num
 ) -> Num:
     """Bound the excess of unequal chunks from below; a test compares it with the order of events."""
     # Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
     # first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short
     # last round loses is counted as micro-batches already (`effective_micro_batches`).
-    p, v, m, n, r = (np.asarray(x) for x in (pipeline, virtual_stages, micro_batches, layers, recomputed))
+    given = counts.pipeline, counts.virtual_stages, counts.micro_batches, layers, recomputed
+    p, v, m, n, r = (np.asarray(x) for x in given)
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds
     waits = np.maximum(0, m // p - 2) * np.maximum(0.0, (p - 1) * apart - largest)

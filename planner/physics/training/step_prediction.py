@@ -24,7 +24,7 @@ from planner.physics.training.collectives import (
     smaller_chunks_first,
     weights_of,
 )
-from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
+from planner.physics.training.layer_time import LayerTimes, ReplicaGroup
 from planner.physics.training.memory import stage_gradient_bytes, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
@@ -252,22 +252,15 @@ def excess_seconds(
 
 
 def pipeline_bubble_seconds(
-    sharded: ShardedTimes,
-    order: Schedule,
-    pipeline: Num,
-    virtual_stages: Num,
-    stage_seconds: Num,
-    *,
-    send_seconds: Num,
-    micro_batches: Num,
+    sharded: ShardedTimes, order: Schedule, counts: PipelineCounts, stage_seconds: Num, send_seconds: Num
 ) -> Num:
     """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`."""
     # The passes share a stage's time as they share a layer's.
     layer = sharded.layer_seconds
     forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
-    chunk = stage_seconds / virtual_stages
+    p, v, chunk = counts.pipeline, counts.virtual_stages, stage_seconds / counts.virtual_stages
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
-    return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
+    return schedule.bubble_seconds(order, p, v, *passes, send_seconds, micro_batches=counts.micro_batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,45 +328,30 @@ def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_sta
     return met * wait_for_others(x.send_per_slowdown, group.slowdown, in_flight)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LargestStage:
-    """The largest stage of a step: its layers, and the seconds of its largest chunk."""
-
-    layers: Num
-    chunk_seconds: Num
-
-
 def once_parts(
     x: Pipeline,
     sharded: ShardedTimes,
     fibre: LayoutFibre | None,
     counts: PipelineCounts,
     group: ReplicaGroup,
-    *,
-    largest: LargestStage,
+    layers: Num,
+    chunk_seconds: Num,
     send: Num,
+    *,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds that a step takes once, by part."""
+    """Compute the seconds that a step takes once, by part; those of the largest stage's `layers`, and largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
     m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
-    end, layers = memory.end_copies(m.model, 0, p), largest.layers
+    end = memory.end_copies(m.model, 0, p)
     # The stage that ends last is taken to be as large as the largest.
-    overlapped = OverlappedPasses(
-        layers=layers,
-        forward_seconds=x.times.forward_seconds,
-        backward_seconds=x.times.backward_seconds,
-        chunks=v,
-        rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
-    )
-    tail = layer_time.data_parallel_tail_seconds(m, s, w, group, zero_stage=zero, passes=overlapped, end=end)
+    last = m, s, w, group, x.times, counts
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
-    waits: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
     parts = {
-        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **waits),
-        "data_parallel": tail,
+        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, counts, chunk_seconds * v, send),
+        "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
@@ -421,8 +399,7 @@ def step_breakdown(
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
-    largest = LargestStage(layers=int(layers.max()), chunk_seconds=chunk)
-    parts |= once_parts(x, sharded, fibre, counts, group, largest=largest, send=send)
+    parts |= once_parts(x, sharded, fibre, counts, group, int(layers.max()), chunk, send)
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds

@@ -154,14 +154,6 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
     return PowerLaw(slope, float(w.mean() - slope * u.mean()))
 
 
-def parametric_optimal_parameters(
-    budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
-) -> Num:
-    """Compute the parameters N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C (Hoffmann 2022, eqs. 4, 10)."""
-    # N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit.
-    return (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * (budget / 6) ** (beta / (alpha + beta))
-
-
 def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0) -> Num:
     """Compute the FLOP that a rate yields in a time, at the share of it that the model uses."""
     return flop_per_second * seconds * utilisation
@@ -173,10 +165,12 @@ def training_flop(parameters: Num, tokens: Num) -> Num:
 
 
 def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
-    """Return the parameters of the best model for a budget of FLOP."""
+    """Return the parameters of the best model for a budget of FLOP, by points or a loss (Hoffmann 2022, eqs. 4, 10)."""
     if isinstance(law, PointsLaw):
         return float(fit_power_law(law.flop, law.parameters).at(flop))
-    return float(parametric_optimal_parameters(flop, a=law.a, b=law.b, alpha=law.alpha, beta=law.beta))
+    # The N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C.
+    alpha, beta, together = law.alpha, law.beta, law.alpha + law.beta
+    return float((alpha * law.a / (beta * law.b)) ** (1 / together) * (flop / 6) ** (beta / together))
 
 
 def tokens_for(parameters: float, flop: float) -> float:

@@ -23,7 +23,7 @@ from planner.instance.workload import Model
 from planner.models.joint.space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step_prediction import Conditions, LargestStage
+from planner.physics.training.step_prediction import Conditions
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -159,17 +159,16 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
 
 def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], repeated: tuple[int, ...]) -> float:
     x, sharded, p, v = split.pipeline, split.sharded, split.p, split.v
-    n = float(schedule.effective_micro_batches(m, p, v))
+    n, counts = float(schedule.effective_micro_batches(m, p, v)), schedule.PipelineCounts(p, v, m)
     stages = []
     for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
         own = float(step_prediction.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
-        wait = schedule.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
+        wait = schedule.min_excess_seconds(counts, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
         stages.append(n * (own + x.head * (k == p - 1) + x.embedding * (k == 0)) + float(wait))
     chunk = max(
         float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
     )
-    largest, counts = LargestStage(layers=max(layers), chunk_seconds=chunk), schedule.PipelineCounts(p, v, m)
-    once = step_prediction.once_parts(x, sharded, None, counts, split.group, largest=largest, send=split.send)
+    once = step_prediction.once_parts(x, sharded, None, counts, split.group, max(layers), chunk, split.send)
     return (max(stages) + float(sum(once.values()))) / m
 
 

@@ -87,10 +87,10 @@ def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> No
 def test_a_slow_zone_slows_the_exchange() -> None:
     """One uplink of each core, for four spine ports down, slows what leaves a zone by as much."""
     plan, d = zoned({"core_up": 1, "core_bundle": 1}), E1.design
-    assert built_fabric(plan, "e1").design.oversubscription[2] == 4 * d.oversubscription[2] == 4
+    assert built_fabric(plan, "e1").design.oversubscription["core"] == 4 * d.oversubscription["core"] == 4
     slow, fast = (p.fabric.sites["e1"].pipeline_send_slowdown for p in (plan, PLAN))
     phi = PLAN.instance.network.transport.slowdown
-    assert slow == pytest.approx(phi * 3 / 4 * d.oversubscription[0] * d.oversubscription[1] * 4)
+    assert slow == pytest.approx(phi * 3 / 4 * d.oversubscription["leaf"] * d.oversubscription["spine"] * 4)
     assert slow > fast
 
 

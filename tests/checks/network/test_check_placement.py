@@ -98,7 +98,7 @@ def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
 def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, list[list[int]], bool]) -> None:
     """Flows out of the fullest block over the cables that leave it are shares times oversubscriptions."""
     d, stages, wrap = x
-    assert unwirable(d, cross_rail=True) == []
+    assert unwirable(d) == []
     blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod}
     where = locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
     sends = send_loads(d, where.share_leaving)

@@ -153,7 +153,7 @@ def test_hop_window_sets_leaf_oversubscription() -> None:
 def test_full_window_still_takes_the_transport() -> None:
     """Where the ideal alone fills the window, phi is allowed and nothing more."""
     i = instance(1, switch(8, 5000))
-    assert cheapest(i, request(16, send=0.1)).design.oversubscription[0] == 1.0
+    assert cheapest(i, request(16, send=0.1)).design.oversubscription["leaf"] == 1.0
 
 
 def test_nothing_sent_asks_for_no_uplinks() -> None:
@@ -212,7 +212,7 @@ def test_pins_of_the_paper_are_met() -> None:
     )
     d = found.design
     assert (d.leaf_down, d.leaf_up, d.spine_down, d.spine_up, d.leaves) == (200, 50, 168, 88, 4176)
-    assert not unwirable(d, cross_rail=True)
+    assert not unwirable(d)
     # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
     assert (
         cheapest(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, send=7.63))

@@ -34,12 +34,12 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     x = t.options(traffic, blocks)
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
-        assert unwirable(found.design, cross_rail=False) == []
+        assert unwirable(found.design) == []
         assert links in (0, found.design.group_links)
         assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
     seen = 0
     for s, spine, d in every_dragonfly(i, request(traffic.racks(blocks))):
-        if unwirable(d, cross_rail=True) or not enough_between_groups(i, d) or links not in (0, d.group_links):
+        if unwirable(d) or not enough_between_groups(i, d) or links not in (0, d.group_links):
             continue
         usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):

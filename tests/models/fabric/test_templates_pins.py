@@ -40,7 +40,7 @@ def stated(t: Template) -> dict[str, Any]:
     planes = next(s.planes for s in SWITCHES if s.name == t.switch)
     return {
         "planes": planes * d.lanes, "ports_per_switch": d.ports, "tiers": d.tiers,
-        "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.up_port_range[1],
+        "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": max(d.up_port_range),
         "spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up if d.tiers > 1 else 0,
         "core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up if d.tiers > 3 else 0,
         "leaf_bundle": d.leaf_bundle, "spine_bundle": d.spine_bundle, "rails_per_pod": d.rails_per_pod,

@@ -414,7 +414,7 @@ def test_rounds_of_even_layers_are_listed() -> None:
     def floor(micro_batches: int) -> float:
         """Bound the seconds by micro-batch of a stage that recomputes a layer, as the checker does."""
         effective = float(schedule.effective_micro_batches(micro_batches, p, v))
-        waits = float(schedule.min_excess_seconds(p, v, micro_batches, layers, 1, 3.0, 1.0))
+        waits = float(schedule.min_excess_seconds(schedule.PipelineCounts(p, v, micro_batches), layers, 1, 3.0, 1.0))
         return (effective * (layers * 3.0 + 1.0) + waits) / micro_batches
 
     assert floor(most - 1) < floor(most)

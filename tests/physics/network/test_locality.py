@@ -32,6 +32,11 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
     )
 
 
+def across(stages: list[list[int]], block: int, *, wrap: bool = False) -> transport.Locality:
+    """Return the traffic across leaf domains of `block` racks."""
+    return transport.locality(stages, leaf_domain_racks=block, domains_per_pod=1, wrap=wrap)
+
+
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("wrap", [False, True])
 def test_agrees_with_loops(seed: int, wrap: bool) -> None:
@@ -40,13 +45,9 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
     size, stages = r.randint(1, 8), r.randint(1, 7)
     drawn = [racks[i * size : (i + 1) * size] for i in range(stages)]
     block = r.randint(1, 20)
-    found = (
-        transport.share_leaving(drawn, block, wrap=wrap),
-        transport.allreduces_leaving(drawn, block),
-        transport.groups_split(drawn, block),
-        transport.locality(drawn, leaf_domain_racks=block, domains_per_pod=1, wrap=wrap).extra_pieces,
-    )
-    assert found == by_loops(drawn, block, wrap)
+    found = across(drawn, block, wrap=wrap)
+    counts = found.share_leaving[0], found.allreduces_leaving[0], found.groups_split, found.extra_pieces
+    assert counts == by_loops(drawn, block, wrap)
 
 
 def test_by_hand() -> None:
@@ -71,15 +72,15 @@ def test_zones_are_measured_where_there_are_any() -> None:
 def test_virtual_stages_close_the_circle() -> None:
     """Two stages in two domains: forward flows alone fill one direction once, the way back uses the other."""
     stages = [[0, 1], [2, 3], [4, 5]]
-    assert transport.share_leaving(stages, 2, wrap=False) == 1.0
-    assert transport.share_leaving([[0, 1], [4, 5], [2, 3]], 4, wrap=False) == 0.5
-    assert transport.share_leaving(stages, 4, wrap=True) == 0.5
-    assert transport.share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
+    assert across(stages, 2).share_leaving[0] == 1.0
+    assert across([[0, 1], [4, 5], [2, 3]], 4).share_leaving[0] == 0.5
+    assert across(stages, 4, wrap=True).share_leaving[0] == 0.5
+    assert across([[0, 1], [2, 3]], 4, wrap=True).share_leaving[0] == 0.0
 
 
 @each("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
-    found = transport.locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
+    found = across(stages, 5, wrap=True)
     assert (found.share_leaving, found.allreduces_leaving) == ((0, 0, 0), (0, 0, 0))
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
     assert found.stage_in == (float(any(stages)), float(any(stages)), 0.0)
@@ -88,7 +89,7 @@ def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
 @each(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
 def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
     """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
-    assert transport.stage_share([[0], [1, 4, 5]][1:], block) == share
+    assert across([[1, 4, 5]], block).stage_in[0] == share
 
 
 @each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
@@ -97,8 +98,8 @@ def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
 
 
 def test_absurd_rack_numbers_are_counted_too() -> None:
-    assert transport.groups_split([[0, 10**15]], 4) == 1
-    assert transport.share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
+    assert across([[0, 10**15]], 4).groups_split == 1
+    assert across([[0], [10**15]], 4).share_leaving[0] == 0.25
 
 
 @each(

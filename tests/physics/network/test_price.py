@@ -142,7 +142,7 @@ def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float
     assert min_fabric_mw(n) * 1e6 == pytest.approx(watts)
     full = Design(ports=8, rails=32, racks=1, leaf_down=32, split=4)
     if factor < 1:
-        assert not unwirable(full, cross_rail=True)
+        assert not unwirable(full)
         assert bill(n, s, full).usd == pytest.approx(32 * min_fabric_usd(n))
         assert bill(n, s, full).mw * 1e6 == pytest.approx(32 * watts + (12 * each[1] if media else 0))
 

@@ -93,12 +93,18 @@ def network(lines: list[tuple[int, int, int, float]]) -> PowerNetwork:
     return PowerNetwork(8, a, b, c, x)
 
 
+def balanced(net: PowerNetwork, seed: int) -> np.ndarray:
+    """Draw injections that sum to nothing in every island."""
+    p = np.random.default_rng(seed).normal(size=net.nodes)
+    for i in np.unique(net.island):
+        p[net.island == i] -= p[net.island == i].mean()
+    return p
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_flows_keep_the_balance_and_the_angles(seed: int) -> None:
     net, _ = drawn(seed)
-    p = np.random.default_rng(seed).normal(size=8)
-    for i in np.unique(net.island):
-        p[net.island == i] -= p[net.island == i].mean()
+    p = balanced(net, seed)
     flow, left = net.flows(p), p.copy()
     np.subtract.at(left, net.a, flow)
     np.add.at(left, net.b, flow)
@@ -110,9 +116,7 @@ def test_flows_keep_the_balance_and_the_angles(seed: int) -> None:
 def test_outages_are_those_of_the_network_without_the_circuit(seed: int) -> None:
     """A circuit out shifts flows as a network built without it says; bridges are those that part the graph."""
     net, lines = drawn(seed)
-    p = np.random.default_rng(seed).normal(size=8)
-    for i in np.unique(net.island):
-        p[net.island == i] -= p[net.island == i].mean()
+    p = balanced(net, seed)
     flow = net.flows(p)
     graph = nx.MultiGraph((a, b) for a, b, c, _ in lines for _ in range(c))
     for k, (a, b, c, x) in enumerate(lines):

@@ -384,22 +384,18 @@ def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: flo
     assert found == pytest.approx((forward, backward))
 
 
-def passes(seconds: float) -> layer_time.OverlappedPasses:
-    """Return five layers in one chunk, each as long forward as backward."""
-    rounds = schedule.Rounds(1, 1)
-    return layer_time.OverlappedPasses(
-        layers=5, forward_seconds=seconds, backward_seconds=seconds, chunks=1, rounds=rounds
-    )
+def tail_of(m: Machine, zero: int, seconds: float, end: int = 0) -> float:
+    """Exposed exchange of five layers in one chunk, each as long forward as backward, in one micro-batch."""
+    times: Any = SimpleNamespace(forward_seconds=seconds, backward_seconds=seconds)
+    own = HALF, WEIGHTS, GROUP, times, schedule.PipelineCounts(1, 1, 1)
+    return float(layer_time.data_parallel_tail_seconds(m, *own, zero_stage=zero, layers=5, end=end))
 
 
 @each(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3)."""
     # Stages 2 and 3 have one layer's sums left.
-    tail = layer_time.data_parallel_tail_seconds(
-        machine(), HALF, WEIGHTS, GROUP, zero_stage=zero, passes=passes(0.0), end=0
-    )
-    assert tail == pytest.approx(exposed)
+    assert tail_of(machine(), zero, 0.0) == pytest.approx(exposed)
 
 
 @each(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
@@ -407,10 +403,9 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap."""
     # The embeddings' exchange comes after it.
     m = machine(overlaps=overlaps)
-    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, passes=passes(1e6), end=0)
+    tail = tail_of(m, 0, 1e6)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, passes=passes(1e6), end=1)
-    assert more - tail == pytest.approx(
+    assert tail_of(m, 0, 1e6, end=1) - tail == pytest.approx(
         2 * float(layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP).seconds(4))
     )
 

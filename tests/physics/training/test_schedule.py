@@ -272,5 +272,6 @@ def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomput
 )
 def test_what_unlike_chunks_wait_at_least(p: int, v: int, m: int, layers: int, recomputed: int, least: float) -> None:
     """Stages times a layer's difference less the largest chunk, each round behind the second; never more than it is."""
-    assert float(min_excess_seconds(p, v, m, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
-    assert least <= excess_seconds(PipelineCounts(p, v, m), layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9
+    counts = PipelineCounts(p, v, m)
+    assert float(min_excess_seconds(counts, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
+    assert least <= excess_seconds(counts, layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9

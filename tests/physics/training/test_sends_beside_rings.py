@@ -18,7 +18,7 @@ from planner.physics.training import schedule, step_prediction
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step_prediction import Conditions, LargestStage
+from planner.physics.training.step_prediction import Conditions
 
 TINY = 1e-9
 
@@ -135,11 +135,10 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
     group = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
     sharded = step_prediction.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
     counts = schedule.PipelineCounts(s.pipeline_parallel, s.virtual_stages, s.micro_batches)
-    largest = LargestStage(layers=max(s.layers_per_stage), chunk_seconds=1.0)
 
     def once(slowdown: float, *, alone: bool = False) -> dict[str, Any]:
         own = replace(group, slowdown=slowdown)
-        return step_prediction.once_parts(x, sharded, None, counts, own, largest=largest, send=0.5, alone=alone)
+        return step_prediction.once_parts(x, sharded, None, counts, own, max(s.layers_per_stage), 1.0, 0.5, alone=alone)
 
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))

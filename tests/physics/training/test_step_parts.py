@@ -150,14 +150,11 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
         x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
     )
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
-    overlapped = layer_time.OverlappedPasses(
-        layers=most, forward_seconds=x.times.forward_seconds, backward_seconds=backward, chunks=v,
-        rounds=schedule.Rounds(min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)),
-    )  # fmt: skip
+    rounds = schedule.Rounds(min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p))
     tail = layer_time.data_parallel_tail_seconds(
         x.m, s.shape, weights_of(x.m, s.shape),
         ReplicaGroup(s.replicas_per_rack, s.group_racks(8), slowdown=c.allreduce_slowdown),
-        zero_stage=s.zero_stage, passes=overlapped, end=both,
+        x.times, dataclasses.replace(counts, rounds=rounds), zero_stage=s.zero_stage, layers=most, end=both,
     )  # fmt: skip
     assert found["data_parallel"] == pytest.approx(float(tail))
 

@@ -86,7 +86,7 @@ def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> Non
     first = data.draw(st.booleans())
     counts = schedule.PipelineCounts(p, v, m)
     found = schedule.excess_seconds(counts, v + more, recompute, (f, b, f), smaller_first=first)
-    assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
+    assert float(schedule.min_excess_seconds(counts, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
 @settings(max_examples=50, deadline=None)
