@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from planner.checks.check_plan import check
-from planner.errors import InputError
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -198,8 +197,6 @@ def frontier_of(
     A cluster pays the racks that a plan uses; `epsilon`, `points` and an early end are as in `planner.frontier`.
     InputError: the instance has neither racks nor a grid.
     """
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
     stopped: Stopped = "proved"

@@ -16,7 +16,7 @@ from planner.checks.joint_proof import highest_bound
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import Options, rack_order, resolved_switches
+from planner.models import Options, rack_order
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
@@ -266,7 +266,6 @@ def _fabrics(
     network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
     if network is None:
         return None
-    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
     size, rates, fabrics = metrics.gradient_bytes_per_stage, GatewayRates(), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
@@ -280,7 +279,6 @@ def _fabrics(
             rates = GatewayRates(wan_gbps=wan_gbps, exchange_gbps=exchanged)
         fabrics[site] = site_fabric(
             network,
-            [switches[name] for name in (template.switch, *template.above)],
             template,
             crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,

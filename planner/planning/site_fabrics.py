@@ -8,7 +8,7 @@ from typing import Any
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
+from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.chooser import Template
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
@@ -46,7 +46,6 @@ STATED = (  # of a design, by the names that the section has too
 
 def site_fabric(
     network: Network,
-    boxes: Sequence[Switch],
     template: Template,
     locality: Locality,
     *,
@@ -57,10 +56,11 @@ def site_fabric(
 ) -> SiteFabric:
     """Return the plan's section for a site's template, with the slowdowns that the order of its racks causes.
 
-    `boxes` are the models of the leaves and of the tiers above them, `nic_seconds` those of one pipeline send at the
-    NIC's ideal rate.
+    `nic_seconds` are those of one pipeline send at the NIC's ideal rate.
     """
-    (switch, *above), design, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
+    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
+    switch, *above = (switches[name] for name in (template.switch, *template.above))
+    design, transport_slowdown = template.design, transport_slowdown_of(network)
     free = free_uplinks(design, rates.exchange_gbps, switch.port_gbps, *locality.stage_in)
     send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
     price = bill(network, switch, design, above)

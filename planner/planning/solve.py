@@ -103,8 +103,6 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
 
 def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed
     answered = Answered(instance, options, solving.cache, seek_others)

@@ -13,13 +13,11 @@ from planner.models.joint.cache import most_paid
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
-from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
-RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
@@ -104,17 +102,6 @@ def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> I
 TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
 
 
-def max_racks(world: World, rails: int) -> int:
-    """Bound the racks of any plan with `rails` GPUs of each cabled."""
-    # The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-    if world.sites is None:
-        return world.max_racks(rails)
-    instance, joined = world.problem.instance, world.problem.joined_racks(rails)
-    joined = world.max_open * instance.hardware.racks_per_module * joined_modules(instance, joined)
-    step = max(1, world.problem.gpus // RAILS_STEPS)
-    return int(min(world.max_racks(max(1, rails // step * step)), joined))
-
-
 def strategy_bound(world: World, s: Strategy) -> float:
     """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
     if s in world.cache.tables:
@@ -122,7 +109,7 @@ def strategy_bound(world: World, s: Strategy) -> float:
     else:  # on as many racks as its fewest GPUs of each cabled allow
         shape, gpus, calendar = s.shape, s.problem.gpus, s.problem.calendar
         c = context_racks(gpus, *shape.degrees[:2])
-        replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
+        replicas = world.max_racks(shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
         most, each = min(replicas, s.problem.max_sequences * s.problem.layers), s.least_layers * s.layer
         if most <= 0:
             bound = math.inf
@@ -231,7 +218,7 @@ def most_blocks(world: World, of: StrategyTable) -> Ints:
 
 def _most_racks(world: World, rails: Ints) -> Ints:
     counts = np.bincount(rails)
-    most = np.array([max_racks(world, w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
+    most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
     return most[rails]
 
 

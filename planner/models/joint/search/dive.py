@@ -14,7 +14,6 @@ from planner.models.joint.columns import (
     column_at,
     columns_of,
     free_seconds,
-    max_racks,
     pipelines_of,
     strategy_bound,
     table_of,
@@ -360,7 +359,7 @@ def grown(goal: Goal, column: Column, most: int) -> Column | None:
     block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)
     if _pinned(column):
         return column if free_seconds(goal.world, column, limit) < limit else None
-    replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
+    replicas, most = column.d, min(most, goal.world.max_racks(block.rails) // block.racks * block.replicas)
     for _ in range(STEPS):
         found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)
         if seconds < limit:
