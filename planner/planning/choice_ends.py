@@ -102,17 +102,13 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
         days = days_of(world.problem.instance, other.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
 
-    ends = [of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven)]
-    if found.capital.plan is not None:
-        chosen = found.capital.plan
-        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status == "optimal"))
-    if found.local is not None:
-        local = local_share(found.plan or found.local.plan)
-        ends.append(of("leaf_local", found.local.plan, local, proven=found.local.proven))
-    if found.simple is not None:
-        kinds = kinds_of(found.simple.plan.column)
-        ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
-    return tuple(ends)
+    values: dict[EndName, Callable[[JointPlan], float]] = {
+        "capital": lambda plan: plan.capital_usd,
+        "leaf_local": lambda plan: local_share(found.plan or plan),
+        "simplest": lambda plan: kinds_of(plan.column),
+    }
+    behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())
+    return of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven), *behind
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:

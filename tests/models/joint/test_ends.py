@@ -94,21 +94,20 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     monkeypatch.setattr(ends, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
     monkeypatch.setattr(ends, "simplicity", lambda plan: ends.least_simplicity(plan.column))
     found = ends.ends_within(world, best, share, search=search)
-    own = found.capital.plan
-    assert own is not None and found.simple is not None
+    own, last = found.by_name["capital"].plan, found.plan
     assert (own.capital_usd, own.seconds) == pytest.approx((cheapest.usd, cheapest.seconds), rel=1e-9)
     if i.network is None:
-        assert found.local is None
+        assert "leaf_local" not in found.by_name
     else:
-        assert found.local is not None and found.local.proven
-        every.local = local_share(found.local.plan)
+        local = found.by_name["leaf_local"]
+        assert local.proven
+        every.local = local_share(local.plan)
         assert every.tying(limit, usd)
         more = LocalToy(i)
         more.local = every.local + 1e-6
         assert every.local >= 1 or not more.tying(limit, usd)
-    last = found.simple.plan
-    assert last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
-    assert found.simple.proven and local_share(last) >= every.local
+    assert last is not None and last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
+    assert found.by_name["simplest"].proven and local_share(last) >= every.local
     assert ranks[layout_of(last.column)] == min(ranks[layout_of(x.column)] for x in every.tying(limit, usd))
 
 
@@ -118,7 +117,7 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     best = solve_joint(i, Options(), lambda _: None).plan
     assert best is not None
     found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
-    assert found.capital.plan is not None and (found.local, found.simple) == (None, None)
+    assert list(found.by_name) == ["capital"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,8 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     assert plan is not None
     ties = ends._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
     nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
-    found, proven = ties._least(2.0, lambda _: (0.0,), lambda _: (0.0,), (1.0,), (0.0,), None)
+    rank = lambda _: (0.0,)  # noqa: E731
+    found, proven = ties.least(2.0, rank=rank, least_rank=rank, best=(1.0,), enough=(0.0,))
     assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
     assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
 
