@@ -216,7 +216,7 @@ def _sites_and_fibre(
     placed, column = choice.placed, choice.column
     if placed is None or sites is None:
         return None, None
-    from planner.models.joint.places.section import confirmed, sites_section, wan_section
+    from planner.models.joint.places.section import confirmed, sites_section
 
     def seconds_left(first: Certificate) -> float:
         """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
@@ -230,7 +230,8 @@ def _sites_and_fibre(
     given = given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
     with signals.finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
-        design = wan_section(sites, placed, window_seconds=window_seconds)
+        designed = sites.designed and len(placed.racks) > 1
+        design = sites.fibre.design(placed.joined, placed.circuit, window_seconds) if designed else None
     left = seconds_left(section.certificate)
     section = section.replaced(certificate__checked=confirmed(sites, placed, left) if left > 0 else ON_TRUST)
     if design is not None:

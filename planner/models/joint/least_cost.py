@@ -20,7 +20,6 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import FewestFreeDays
 from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.days import described
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import world_of
@@ -60,14 +59,7 @@ class CapitalSearch:
 
         Plans tie `within` a share of the least capital; at the `gap` it ends. `search`: one by days that kept them all.
         """
-        problem = world.problem
         world.end_at(Deadline(time_limit))
-
-        def kept(plan: JointPlan) -> None:
-            usd, choices, value = plan.capital_usd, described(plan), days_of(problem.instance, plan.seconds)
-            line = f"${usd / 1e9:,.3f}B, {value:,.2f} days: {choices}"
-            report(progress, line, usd, goal.bound or None, choices, (problem.instance, plan, value))
-
         if known is not None and known.seconds > seconds * (1 + EPS):
             known = None
         goal = LeastCapital(
@@ -75,8 +67,7 @@ class CapitalSearch:
             floor=floor_of(world),
             limit=seconds,
             budget=world.budget,
-            kept=kept,
-            bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
+            progress=progress,
             incumbent=known,
             within=within,
             end_gap=gap,

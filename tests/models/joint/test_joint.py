@@ -28,7 +28,7 @@ from planner.models import GradientExchange, Options, WanRequest
 from planner.models import wan as wan_design
 from planner.models.joint import columns
 from planner.models.joint.columns import rounds_up_to
-from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.places.section import sites_section
 from planner.models.joint.places.site_question import Circuit, Joined, SitePart
 from planner.models.joint.sites import Sites
 from planner.models.joint.solve import DaysOfUse, solve_joint
@@ -303,7 +303,7 @@ def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
     assert sites.fibre.least_usd(circuit.stage_bytes)[circuit.wavelengths] <= found.wan.capex_usd * (1 + 1e-9)
     links = sites_section(sites, found, {}).links
     assert [(k.a, k.b, k.wavelengths) for k in links] == [(*sorted(found.parts), circuit.wavelengths)]
-    assert wan_section(sites, found) == found.wan
+    assert sites.fibre.design(found.joined, found.circuit) == found.wan
 
 
 def test_three_sites_take_a_form_between_them() -> None:
