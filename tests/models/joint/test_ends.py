@@ -27,7 +27,7 @@ from planner.models.joint.ends import (
 )
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solve import DaysOfUse, solve_joint, world_of
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan, World
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
@@ -71,7 +71,7 @@ def kinds(x: Plan) -> int:
 def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop | None]:
     """Return the fastest plan with its world, and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
-    best = solve_joint(i, Options(), lambda _: None, cache=cache, of_use=DaysOfUse(within=share)).plan
+    best = solve_joint(i, Options(), lambda _: None, cache=cache, within=share).plan
     return best, world_of(i, Options(), Deadline(), cache), cache.search
 
 
