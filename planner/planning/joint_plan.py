@@ -62,7 +62,7 @@ from planner.plan.plan_sections import (
 )
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.instance_parts import solved_with
-from planner.planning.site_fabrics import GatewayRates, site_fabric
+from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
@@ -268,23 +268,23 @@ def _fabrics(
     if network is None:
         return None
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
-    size, rates, fabrics = metrics.gradient_bytes_per_stage, GatewayRates(), dict[str, SiteFabric]()
+    size, rates, fabrics = metrics.gradient_bytes_per_stage, dict[str, float](), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
     for site, template in sorted(choice.templates.items()):
         order, crossing = orders[site]
         if network.wan_gateway and section is not None:
-            wan_gbps = transport.wan_gbps(wide, section.links, design, site)
+            rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
             exchanged = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
-            rates = GatewayRates(wan_gbps=wan_gbps, exchange_gbps=exchanged)
+            rates["exchange_gbps"] = exchanged
         fabrics[site] = site_fabric(
             network,
             template,
             crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,
             wired_gpus_per_rack=choice.column.block.rails if choice.upkeep is None else choice.upkeep.rails,
-            rates=rates,
+            **rates,
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )

@@ -80,7 +80,7 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     """
     if v == 1 or problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
-    # Where no rule asks for whole rounds the last falls short by one: `interleaving.min_excess_seconds` has the whole.
+    # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
     less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
     m = (total // np.maximum(d, 1) + less) // p * p - less
     fill = (p - 1) * math.ceil(even / v) * pruning.layer

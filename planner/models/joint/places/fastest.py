@@ -40,12 +40,10 @@ class SlowdownLevel:
     usd: float
 
 
-def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
+def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
     """Return whether gateways are designed and some fibre may end at a site."""
     network = q.world.problem.instance.network
-    if network is None or not network.wan_gateway or placed is None:
-        return False
-    return q.several or placed.wan is not None
+    return network is not None and network.wan_gateway and (q.several or placed.wan is not None)
 
 
 def with_gateways(
