@@ -7,7 +7,7 @@ sequence is one for any number of tokens.
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -446,45 +446,30 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
     return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
+def answer_key(instance: Instance, options: Options, *, seek_others: bool) -> Any:
+    """Return all that the answer, in seconds a sequence, to a question for the fewest days depends on, as one key.
 
-    `seek_others`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    It is that of the same question of any number of tokens; None where days themselves matter. `seek_others`: the
+    objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
+    hardware, in_days = instance.hardware, instance.objective.minimize == "days_to_train"
+    in_days = in_days and instance.limits.deadline_days is None
+    if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
+        return None
+    return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, seek_others
 
-    instance: Instance
-    options: Options
-    cache: JointCache
-    seek_others: bool
 
-    @property
-    def _question(self) -> Any:
-        """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
-        instance, options, hardware = self.instance, self.options, self.instance.hardware
-        in_days = instance.objective.minimize == "days_to_train" and instance.limits.deadline_days is None
-        if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
-            return None
-        return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, self.seek_others
-
-    def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
-        """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
-        asked = self._question
-        known = next((answer for answer in self.cache.answers if asked is not None and answer[0] == asked), None)
-        if known is None:
-            return None
-        _, tokens, solution, more = known
-        share = self.instance.workload.tokens / tokens
-        figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
-        changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
-        changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
-        return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
-
-    def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
-        """Keep an answer that is proven to its last end."""
-        asked = self._question
-        if asked is not None and solution.plan is not None and solution.stopped == "proved":
-            self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
+def known_answer(cache: JointCache, key: Any, tokens: float) -> tuple[JointSolution, dict[str, Any]] | None:
+    """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+    found = next((answer for answer in cache.answers if key is not None and answer[0] == key), None)
+    if found is None:
+        return None
+    _, of_tokens, solution, more = found
+    share = tokens / of_tokens
+    figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
+    changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+    changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
+    return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
 
 
 def _all_for_tokens(value: Any, share: float) -> Any:
