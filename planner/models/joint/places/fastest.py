@@ -361,9 +361,7 @@ class FastestSearch:
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
-        if sites is None:
-            return
-        if not sites.designed:
+        if sites is None or not sites.designed:
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
             self._ask(c.wavelengths, c.rtt_ms)
         else:
