@@ -150,8 +150,8 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     assert plan is not None
     ties = ends._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
     nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
-    rank = lambda _: (0.0,)  # noqa: E731
-    found, proven = ties.least(2.0, rank=rank, least_rank=rank, best=(1.0,), enough=(0.0,))
+    ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
+    found, proven = ties.least(2.0, **ranked)
     assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
     assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
 
