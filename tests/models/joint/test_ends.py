@@ -68,10 +68,13 @@ def kinds(x: Plan) -> int:
     return sum(n > 1 for n in (s.tensor_parallel, s.context_parallel, s.expert_parallel, x.column.p, x.column.d))
 
 
-def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop | None]:
-    """Return the fastest plan with its world, and its search, which kept the nodes within a share of its days."""
+def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
+    """Return the fastest plan with its world and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
     best = solve_joint(i, Options(), lambda _: None, cache=cache, within=share).plan
+    if best is None:
+        pytest.skip("the toy has no plan")
+    assert cache.search is not None
     return best, world_of(i, Options(), Deadline(), cache), cache.search
 
 
@@ -83,9 +86,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     """Least capital, then the largest share of groups under one leaf, then the least rank: here the dearest layout."""
     i = toy(seed, **how)
     best, world, search = searched(i, share)
-    if best is None:
-        pytest.skip("the toy has no plan")
-    assert search is not None
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None
     usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
@@ -126,8 +126,6 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
 def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     i = toy(seed, **how)
     best, world, search = searched(i, share)
-    if best is None:
-        pytest.skip("the toy has no plan")
     limit = best.seconds * (1 + share)
     for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
         found = simplest_within(world, best, limit, search.copy(), by_designs=by_designs)
@@ -144,7 +142,6 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     """More groups under one leaf than there are: no plan has them, and the simplest that ties is found behind that."""
     i = toy(17)
     best, world, search = searched(i, 0.2)
-    assert best is not None and search is not None
     cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
     plan = cheapest.run().plan
     assert plan is not None
