@@ -74,7 +74,7 @@ def _choice(
         within = min(goal.tolerance, most)
         found = ends_within(world, best, within, simpler=simpler, indifferent=indifferent, search=search, **how)
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
+        return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
     cheap = CapitalSearch.begun(world, almost, known=best, **how).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
@@ -104,7 +104,7 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
 
     values: dict[EndName, Callable[[JointPlan], float]] = {
         "capital": lambda plan: plan.capital_usd,
-        "leaf_local": lambda plan: local_share(found.plan or plan),
+        "leaf_local": lambda _: local_share(found.plan),
         "simplest": lambda plan: kinds_of(plan.column),
     }
     behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())

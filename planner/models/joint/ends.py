@@ -46,9 +46,9 @@ class Ends:
     simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
 
     @property
-    def plan(self) -> JointPlan | None:
+    def plan(self) -> JointPlan:
         """The plan that all ends leave."""
-        return next((end.plan for end in reversed(self.by_name.values())), None)
+        return list(self.by_name.values())[-1].plan
 
     @property
     def plans(self) -> tuple[JointPlan, ...]:
@@ -78,10 +78,9 @@ def ends_within(
     cheapest = CapitalSearch.begun(
         world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
     )
-    found, ends = cheapest.run(), dict[EndName, End]()
-    if found.plan is None:
-        return Ends(by_name=ends)
-    plan, ends["capital"] = found.plan, End(plan=found.plan, proven=found.status == "optimal")
+    found = cheapest.run()
+    plan = found.plan or best
+    ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}
     if found.stopped != "proved":
         return Ends(by_name=ends)
     if share > 0:  # without a share no plan is kept that ties

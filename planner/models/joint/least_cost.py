@@ -55,13 +55,11 @@ class CapitalSearch:
         progress: Callable[[str], None] = lambda _: None,
         search: Loop | None = None,
     ) -> "CapitalSearch":
-        """Begin a search of plans of no more seconds a sequence, from a plan that is known.
+        """Begin a search of plans of no more seconds a sequence, from one of these that is known.
 
         Plans tie `within` a share of the least capital; at the `gap` it ends. `search`: one by days that kept them all.
         """
         world.end_at(Deadline(time_limit))
-        if known is not None and known.seconds > seconds * (1 + EPS):
-            known = None
         goal = LeastCapital(
             world=world,
             floor=floor_of(world),

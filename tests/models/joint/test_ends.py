@@ -106,7 +106,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
         more = LocalToy(i)
         more.local = every.local + 1e-6
         assert every.local >= 1 or not more.tying(limit, usd)
-    assert last is not None and last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
+    assert last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
     assert found.by_name["simplest"].proven and local_share(last) >= every.local
     assert ranks[layout_of(last.column)] == min(ranks[layout_of(x.column)] for x in every.tying(limit, usd))
 
