@@ -98,7 +98,7 @@ class FewestFreeDays(FewestDays):
 
     def begin(self) -> None:
         """Take the fastest column of a sample of strategies for the rival."""
-        for bound, s in sampled(self.loop, SAMPLED):
+        for bound, s in sampled(self, SAMPLED):
             self.tick()
             if bound >= self.rival:
                 return

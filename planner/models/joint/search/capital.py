@@ -114,7 +114,7 @@ class LeastCapital(Goal):
         if self.incumbent is not None:
             return
         self.seeks = True
-        for usd, column in cheap_columns(self, self.loop):
+        for usd, column in cheap_columns(self):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return

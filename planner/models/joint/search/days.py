@@ -121,7 +121,7 @@ class FewestDays(Goal):
             self.priced_first = dive.descend(self, column)
         if self.at_floor:
             return
-        dive.dive(self, self.loop, self.world.cache.warm_starts(self.world.size))
+        dive.dive(self, self.world.cache.warm_starts(self.world.size))
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             dive.improve(self, best, lambda: self.distance <= self.gap)
