@@ -63,7 +63,7 @@ class Space:
         work = instance.workload
         sequences = work.tokens / work.sequence_length / work.availability
         self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
-        self.wires_all = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+        self.wires_all = network is not None and network.spares.asked
         self.stripes = 1 if network is None else instance.pins.get("placement.stripes", 1)  # rack stages at least
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 

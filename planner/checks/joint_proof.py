@@ -237,7 +237,7 @@ def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         racks_are = f"racks of {physics.gpus_per_rack} GPUs"
         yield broken("joint_proof", f"TP {tensor} x CP {context} on {racks_are}: no block")
         return
-    spares = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+    spares = network is not None and network.spares.asked
     days: float | None = layout.metrics.days_to_train
     if goal == "days_to_train":
         days, what = objective.value, "bound over every fabric of the objective and of its proof"

@@ -91,6 +91,11 @@ class Spares(Sourced):
     failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
     shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That spare ports run out.")
 
+    @property
+    def asked(self) -> bool:
+        """Whether any are asked for."""
+        return self.share > 0 or self.failure_chance > 0
+
 
 class TransportRuns(Frozen):
     """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""

@@ -74,7 +74,7 @@ def _choice(
         within = min(goal.tolerance, most)
         found = ends_within(world, best, within, simpler=simpler, indifferent=indifferent, search=search, **how)
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return found.plan or best, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
+        return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
     cheap = CapitalSearch.begun(world, almost, known=best, **how).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
@@ -102,17 +102,13 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
         days = days_of(world.problem.instance, other.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
 
-    ends = [of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven)]
-    if found.capital.plan is not None:
-        chosen = found.capital.plan
-        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status == "optimal"))
-    if found.local is not None:
-        local = local_share(found.plan or found.local.plan)
-        ends.append(of("leaf_local", found.local.plan, local, proven=found.local.proven))
-    if found.simple is not None:
-        kinds = kinds_of(found.simple.plan.column)
-        ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
-    return tuple(ends)
+    values: dict[EndName, Callable[[JointPlan], float]] = {
+        "capital": lambda plan: plan.capital_usd,
+        "leaf_local": lambda _: local_share(found.plan),
+        "simplest": lambda plan: kinds_of(plan.column),
+    }
+    behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())
+    return of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven), *behind
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:

@@ -14,7 +14,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solve import DaysOfUse, Solving, solve_joint, world_of
+from planner.models.joint.solve import Solving, solve_joint, world_of
 from planner.models.joint.world import JointSolution
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
@@ -84,7 +84,8 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return none
 
     conflicting = remembered(proven, list(rules))
-    unpaid = _owned_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
+    owned = (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd  # 0 where a grid decides the racks
+    unpaid = owned > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
     if _never_in_memory(instance, rules, options, deadline):
         kept = [MEMORY]
     else:
@@ -133,16 +134,10 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
 
 
-def _owned_usd(instance: Instance) -> float:
-    """Price the racks of a cluster in USD, all of which every plan pays; 0 where a grid leaves their number open."""
-    hardware = instance.hardware
-    return 0.0 if instance.grid is not None else (hardware.racks or 0) * rack_of(hardware).price_usd
-
-
 def _budget_sentence(instance: Instance) -> str:
     """Return the budget, and where the racks alone cost more the least that any plan costs, in words."""
-    budget, owned, hardware = instance.limits.budget_usd or 0.0, _owned_usd(instance), instance.hardware
-    text = f"the budget is {money(budget)}"
+    budget, hardware = instance.limits.budget_usd or 0.0, instance.hardware
+    text, owned = f"the budget is {money(budget)}", (hardware.racks or 0) * rack_of(hardware).price_usd
     if owned <= budget + CENT:
         return text
     least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
@@ -195,7 +190,7 @@ def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[st
         """Return whether no plan meets the deadline with some of the pins; a time limit leaves that open."""
         question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
         left = replace(options, time_limit=clock.limit)
-        found = solve_joint(question, left, lambda _: None, of_use=DaysOfUse(rival=days))
+        found = solve_joint(question, left, lambda _: None, rival=days)
         met.update([kept] if found.plan is not None else [])
         return found.plan is None and found.status == "infeasible"
 

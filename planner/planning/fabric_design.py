@@ -257,9 +257,7 @@ class FabricSearch:
         pods, zones = design.pods > 1, design.zones > 1
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
         worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
-        switches = {switch.name: switch for switch in resolved_switches(self.network.switches)}
-        boxes = [switches[name] for name in (template.switch, *template.above)]
-        return site_fabric(self.network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
+        return site_fabric(self.network, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
 
     def alternative(self, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]) -> FabricAlternative:
         """Return a kind of fabric in figures, and why it was not chosen."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from planner.checks.check_plan import check
-from planner.errors import InputError
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
+from planner.models.joint.solve import Solving, solve_joint
 from planner.models.joint.world import CENTS, JointPlan, JointSolution
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
@@ -198,8 +197,6 @@ def frontier_of(
     A cluster pays the racks that a plan uses; `epsilon`, `points` and an early end are as in `planner.frontier`.
     InputError: the instance has neither racks nor a grid.
     """
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
     stopped: Stopped = "proved"
@@ -248,9 +245,9 @@ def frontier_of(
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
-    limit, of_use = solving.deadline.limit, DaysOfUse(within=kept_within(instance))
+    limit, within = solving.deadline.limit, kept_within(instance)
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
-    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, of_use=of_use)
+    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, within=within)
     try:
         return fastest, ended_by_choice(instance, fastest, half)[0]
     except OutOfTimeError:

@@ -10,7 +10,7 @@ from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
-from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
+from planner.models.joint.solve import Solving, solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointSolution, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
@@ -118,8 +118,7 @@ def _answer(
         return JointSolution(status="infeasible")
     how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
     floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
-    of_use = DaysOfUse(rival=rival, floor=floor, within=within)
-    return solve_joint(alone, *asked, without=without, of_use=of_use, **how)
+    return solve_joint(alone, *asked, without=without, rival=rival, floor=floor, within=within, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -121,7 +121,8 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
     slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
     days = days_of(instance, slowest / total)
     bound = min(days, days_of(instance, shares.bound))
-    given = {name: _given_by(problem) for name, problem in zip(names, pools.problems, strict=True)}
+    each = (given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in pools.problems)
+    given = "; ".join(f"{name}: {words}" for name, words in zip(names, each, strict=True))
     outcome = Outcome(
         stop=Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT,
         solution=shares,
@@ -137,7 +138,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         formulation=POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
         minimizes=POOLS_MINIMIZES,
         seed=options.seed,
-        given="; ".join(f"{name}: {words}" for name, words in given.items()),
+        given=given,
         space=counts | {"ended": shares.stop.name.lower()},
     )
     return PoolsPlan(
@@ -166,13 +167,12 @@ def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetr
         assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
         metrics=measured,
         certificate=outcome.certificate(
-            formulation=POOL_FORMULATION, minimizes=POOL_MINIMIZES, seed=options.seed, given=_given_by(problem)
+            formulation=POOL_FORMULATION,
+            minimizes=POOL_MINIMIZES,
+            seed=options.seed,
+            given=given_to_pool(problem.instance.hardware.racks, phi),
         ),
     )
-
-
-def _given_by(problem: JointProblem) -> str:
-    return given_to_pool(problem.instance.hardware.racks, problem.transport_slowdown)
 
 
 def _plan(

@@ -7,7 +7,7 @@ sequence is one for any number of tokens.
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from planner.checks.joint_proof import highest_bound
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import Options, rack_order, resolved_switches
+from planner.models import Options, rack_order
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
@@ -62,7 +62,7 @@ from planner.plan.plan_sections import (
 )
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.instance_parts import solved_with
-from planner.planning.site_fabrics import GatewayRates, site_fabric
+from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
@@ -216,7 +216,7 @@ def _sites_and_fibre(
     placed, column = choice.placed, choice.column
     if placed is None or sites is None:
         return None, None
-    from planner.models.joint.places.section import confirmed, sites_section, wan_section
+    from planner.models.joint.places.section import confirmed, sites_section
 
     def seconds_left(first: Certificate) -> float:
         """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
@@ -230,7 +230,8 @@ def _sites_and_fibre(
     given = given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
     with signals.finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
-        design = wan_section(sites, placed, window_seconds=window_seconds)
+        designed = sites.designed and len(placed.racks) > 1
+        design = sites.fibre.design(placed.joined, placed.circuit, window_seconds) if designed else None
     left = seconds_left(section.certificate)
     section = section.replaced(certificate__checked=confirmed(sites, placed, left) if left > 0 else ON_TRUST)
     if design is not None:
@@ -266,26 +267,24 @@ def _fabrics(
     network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
     if network is None:
         return None
-    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
-    size, rates, fabrics = metrics.gradient_bytes_per_stage, GatewayRates(), dict[str, SiteFabric]()
+    size, rates, fabrics = metrics.gradient_bytes_per_stage, dict[str, float](), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
     for site, template in sorted(choice.templates.items()):
         order, crossing = orders[site]
         if network.wan_gateway and section is not None:
-            wan_gbps = transport.wan_gbps(wide, section.links, design, site)
+            rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
             exchanged = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
-            rates = GatewayRates(wan_gbps=wan_gbps, exchange_gbps=exchanged)
+            rates["exchange_gbps"] = exchanged
         fabrics[site] = site_fabric(
             network,
-            [switches[name] for name in (template.switch, *template.above)],
             template,
             crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,
             wired_gpus_per_rack=choice.column.block.rails if choice.upkeep is None else choice.upkeep.rails,
-            rates=rates,
+            **rates,
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
@@ -447,45 +446,30 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
     return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
+def answer_key(instance: Instance, options: Options, *, seek_others: bool) -> Any:
+    """Return all that the answer, in seconds a sequence, to a question for the fewest days depends on, as one key.
 
-    `seek_others`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    It is that of the same question of any number of tokens; None where days themselves matter. `seek_others`: the
+    objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
+    hardware, in_days = instance.hardware, instance.objective.minimize == "days_to_train"
+    in_days = in_days and instance.limits.deadline_days is None
+    if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
+        return None
+    return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, seek_others
 
-    instance: Instance
-    options: Options
-    cache: JointCache
-    seek_others: bool
 
-    @property
-    def _question(self) -> Any:
-        """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
-        instance, options, hardware = self.instance, self.options, self.instance.hardware
-        in_days = instance.objective.minimize == "days_to_train" and instance.limits.deadline_days is None
-        if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
-            return None
-        return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, self.seek_others
-
-    def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
-        """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
-        asked = self._question
-        known = next((answer for answer in self.cache.answers if asked is not None and answer[0] == asked), None)
-        if known is None:
-            return None
-        _, tokens, solution, more = known
-        share = self.instance.workload.tokens / tokens
-        figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
-        changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
-        changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
-        return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
-
-    def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
-        """Keep an answer that is proven to its last end."""
-        asked = self._question
-        if asked is not None and solution.plan is not None and solution.stopped == "proved":
-            self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
+def known_answer(cache: JointCache, key: Any, tokens: float) -> tuple[JointSolution, dict[str, Any]] | None:
+    """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+    found = next((answer for answer in cache.answers if key is not None and answer[0] == key), None)
+    if found is None:
+        return None
+    _, of_tokens, solution, more = found
+    share = tokens / of_tokens
+    figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
+    changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+    changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
+    return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
 
 
 def _all_for_tokens(value: Any, share: float) -> Any:

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
+from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.chooser import Template
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
@@ -29,15 +28,6 @@ from planner.plan.plan_sections import LayoutPlan, SharedLink, SiteFabric, Tier,
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.units import aligned, money, power, ratio, to_one
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayRates:
-    """What a site's WAN gateway carries: the wavelengths that end there, and the gradients, in Gbps each way."""
-
-    wan_gbps: float = 0.0
-    exchange_gbps: float = 0.0
-
-
 STATED = (  # of a design, by the names that the section has too
     *("lanes", "split", "group_links", "switches", "switch_links", "endpoint_links", "pods", "zones"),
     *("rails_per_pod", "rails_per_zone", "core_boxes", "super_spine_boxes"),
@@ -46,22 +36,24 @@ STATED = (  # of a design, by the names that the section has too
 
 def site_fabric(
     network: Network,
-    boxes: Sequence[Switch],
     template: Template,
     locality: Locality,
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,
-    rates: GatewayRates = GatewayRates(),
+    wan_gbps: float = 0.0,
+    exchange_gbps: float = 0.0,
     sends_meet_rings: bool = False,
 ) -> SiteFabric:
     """Return the plan's section for a site's template, with the slowdowns that the order of its racks causes.
 
-    `boxes` are the models of the leaves and of the tiers above them, `nic_seconds` those of one pipeline send at the
-    NIC's ideal rate.
+    `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
+    that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
     """
-    (switch, *above), design, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
-    free = free_uplinks(design, rates.exchange_gbps, switch.port_gbps, *locality.stage_in)
+    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
+    switch, *above = (switches[name] for name in (template.switch, *template.above))
+    design, transport_slowdown = template.design, transport_slowdown_of(network)
+    free = free_uplinks(design, exchange_gbps, switch.port_gbps, *locality.stage_in)
     send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
     price = bill(network, switch, design, above)
     loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)
@@ -78,7 +70,7 @@ def site_fabric(
         chips=design.switches * switch.planes,
         cost_usd=price.usd,
         power_mw=price.mw,
-        wan_gateway=_wan_gateway(network, switch, design, rates, free),
+        wan_gateway=_wan_gateway(network, switch, design, free, wan_gbps=wan_gbps, exchange_gbps=exchange_gbps),
         cabled_racks=design.racks,
         wired_gpus_per_rack=wired_gpus_per_rack,
         leaf_domain_racks=design.domain_racks,
@@ -99,14 +91,13 @@ def site_fabric(
 
 
 def _wan_gateway(
-    network: Network, switch: Switch, design: Design, rates: GatewayRates, free: FreeUplinks
+    network: Network, switch: Switch, design: Design, free: FreeUplinks, **carried: float
 ) -> WanGateway | None:
     if not design.wan_ports:
         return None
     price, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
     return WanGateway(
-        wan_gbps=rates.wan_gbps,
-        exchange_gbps=rates.exchange_gbps,
+        **carried,
         wan_ports=links,
         switches=design.wan_gateways,
         uplinks=links,

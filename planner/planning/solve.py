@@ -22,7 +22,7 @@ from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.joint_plan import Answered, inspection, plan_of, unanswered
+from planner.planning.joint_plan import answer_key, inspection, known_answer, plan_of, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
 from planner.solvers.registry import SOLVERS
@@ -103,13 +103,11 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
 
 def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed
-    answered = Answered(instance, options, solving.cache, seek_others)
-    known_answer = answered.known()
-    if known_answer is None:
+    key, tokens = answer_key(instance, options, seek_others=seek_others), instance.workload.tokens
+    known = known_answer(solving.cache, key, tokens)
+    if known is None:
         within = kept_within(instance, seek_others=seek_others)
         chosen = best_choice(instance, solving, within)
         whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
@@ -117,10 +115,11 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         if instance.objective.minimize in ("days_to_train", "loss"):
             own = replace(solving, cache=solving.cache.of(instance))
             solution, more = ended_by_choice(instance, solution, own, seek_others=seek_others)
-        if not deadline.passed:  # else an end of the choice may have been cut short
-            answered.keep(solution, more)
+        proven = solution.plan is not None and solution.stopped == "proved"
+        if key is not None and proven and not deadline.passed:  # else an end of the choice may have been cut short
+            solving.cache.answers.append((key, tokens, solution, more))
     else:
-        solution, more = known_answer
+        solution, more = known
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
     kinds = [own for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
     refused = too_late(instance, solution, solving)

@@ -13,13 +13,11 @@ from planner.models.joint.cache import most_paid
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import EPS, World
-from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
-RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
@@ -82,7 +80,7 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     """
     if v == 1 or problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
-    # Where no rule asks for whole rounds the last falls short by one: `interleaving.min_excess_seconds` has the whole.
+    # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
     less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
     m = (total // np.maximum(d, 1) + less) // p * p - less
     fill = (p - 1) * math.ceil(even / v) * pruning.layer
@@ -104,24 +102,13 @@ def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> I
 TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
 
 
-def max_racks(world: World, rails: int) -> int:
-    """Bound the racks of any plan with `rails` GPUs of each cabled."""
-    # The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-    if world.sites is None:
-        return world.max_racks(rails)
-    instance, joined = world.problem.instance, world.problem.joined_racks(rails)
-    joined = world.max_open * instance.hardware.racks_per_module * joined_modules(instance, joined)
-    step = max(1, world.problem.gpus // RAILS_STEPS)
-    return int(min(world.max_racks(max(1, rails // step * step)), joined))
-
-
 def strategy_bound(world: World, s: Strategy) -> float:
     """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
     if s in world.cache.tables:
         bound = float(pipelines_of(world, s)[0].min(initial=math.inf))
     else:  # on as many racks as its fewest GPUs of each cabled allow
         (rails, groups, each), problem = _stage_groups(s), s.problem
-        most = min(max_racks(world, rails) * groups, problem.max_sequences * problem.layers)
+        most = min(world.max_racks(rails) * groups, problem.max_sequences * problem.layers)
         if most <= 0:
             bound = math.inf
         elif problem.calendar is None:
@@ -246,7 +233,7 @@ def most_blocks(world: World, of: StrategyTable) -> Ints:
 
 def _most_racks(world: World, rails: Ints) -> Ints:
     counts = np.bincount(rails)
-    most = np.array([max_racks(world, w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
+    most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
     return most[rails]
 
 

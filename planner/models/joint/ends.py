@@ -20,7 +20,8 @@ from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.world import JointPlan, JointSolution, World
+from planner.models.joint.world import JointPlan, World
+from planner.plan.certificate import EndName
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it
@@ -39,24 +40,20 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """The plan that each end of a choice left; None: the end was not pursued."""
+    """What each end of a choice behind the goal left, in their order, as far as they were pursued."""
 
-    capital: JointSolution
-    local: End | None = None
-    simple: End | None = None
+    by_name: dict[EndName, End]
     simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
 
     @property
-    def plan(self) -> JointPlan | None:
+    def plan(self) -> JointPlan:
         """The plan that all ends leave."""
-        last = self.simple or self.local
-        return self.capital.plan if last is None else last.plan
+        return list(self.by_name.values())[-1].plan
 
     @property
     def plans(self) -> tuple[JointPlan, ...]:
         """Every plan that an end left, an alternative to the choice among them."""
-        ends = tuple(end.plan for end in (self.local, self.simple, self.simpler) if end is not None)
-        return ends if self.capital.plan is None else (self.capital.plan, *ends)
+        return tuple(end.plan for end in (*self.by_name.values(), self.simpler) if end is not None)
 
 
 def ends_within(
@@ -82,20 +79,23 @@ def ends_within(
         world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
     )
     found = cheapest.run()
-    ends = Ends(capital=found)
-    if found.plan is None or found.stopped != "proved":
-        return ends
+    plan = found.plan or best
+    ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}
+    if found.stopped != "proved":
+        return Ends(by_name=ends)
     if share > 0:  # without a share no plan is kept that ties
-        t = _Ties(search=cheapest, seconds=limit, usd=found.plan.capital_usd * (1 + share))
-        local = t.most_local(found.plan)
-        plan, least = (found.plan, 0.0) if local is None else (local.plan, local_share(local.plan))
-        ends = replace(ends, local=local, simple=t.simplest(plan, least))
-    if simpler <= share or ends.plan is None:
-        return ends
-    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
+        t, least = _Ties(search=cheapest, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
+        local = t.most_local(plan)
+        if local is not None:
+            plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
+        ends["simplest"] = t.simplest(plan, least)
+        plan = ends["simplest"].plan
+    if simpler <= share:
+        return Ends(by_name=ends)
+    simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
     if indifferent:
-        return replace(ends, simple=simplest)
-    return replace(ends, simpler=None if simplest.plan is ends.plan else simplest)
+        return Ends(by_name=ends | {"simplest": simplest})
+    return Ends(by_name=ends, simpler=None if simplest.plan is plan else simplest)
 
 
 def simplest_within(
@@ -107,21 +107,17 @@ def simplest_within(
     the nodes of a search that kept all plans in time.
     """
     rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
-    goal = LeastRank(
-        world=world,
-        floor=floor_of(world),
-        limit=seconds,
-        budget=min(world.budget, plan.capital_usd),
-        rank=rank,
-        least_rank=least_rank,
-        best=rank(plan),
-        most_shapes=SIMPLER_SHAPES,
-        most_nodes=SIMPLER_NODES,
-        pipeline_ranks=pipeline_ranks,
-    )
+    ranked: dict[str, Any] = {"rank": rank, "least_rank": least_rank, "best": rank(plan), "limit": seconds}
+    most = {"most_shapes": SIMPLER_SHAPES, "most_nodes": SIMPLER_NODES}
+    found, proven = _least(world, plan.capital_usd, left, **ranked, **most, pipeline_ranks=pipeline_ranks)
+    return End(plan=found or plan, proven=proven)
+
+
+def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
+    """Return the plan of least rank within some dollars, if any is below the best, and whether that is proven."""
+    goal = LeastRank(world=world, floor=floor_of(world), budget=min(world.budget, usd), **how)
     stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
-    proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
-    return End(plan=goal.incumbent or plan, proven=proven)
+    return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 @dataclass(kw_only=True)
@@ -141,7 +137,8 @@ class _Ties:
         for _ in range(ROUNDS):
             if at >= 1:
                 return End(plan=plan, proven=True)
-            found, proven = self._least(asked, lambda _: (0.0,), lambda _: (0.0,), (1.0,), (0.0,), plan.column)
+            ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
+            found, proven = self.least(asked, **ranked, first=plan.column)
             if found is not None:
                 plan, at = found, local_share(found)
                 asked = 1.0
@@ -153,43 +150,21 @@ class _Ties:
 
     def simplest(self, plan: JointPlan, least_local: float) -> End:
         """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
-        own = simplicity(plan)
-        found, proven = self._least(least_local, simplicity, least_simplicity, own, (), plan.column)
+        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
+        found, proven = self.least(least_local, **ranked, first=plan.column)
         return End(plan=found or plan, proven=proven)
 
-    def _least(
-        self,
-        local: float,
-        rank: Callable[[JointPlan], Rank],
-        least_rank: Callable[[Column], Rank],
-        best: Rank,
-        enough: Rank,
-        first: Column | None,
-    ) -> tuple[JointPlan | None, bool]:
-        """Return a plan of lower rank among those that tie, if there is any, and whether the search was ended."""
-        world = self.search.goal.world
+    def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
+        """Return the plan of least rank of those that tie, if any is below the best, and whether that is proven."""
+        world, loop = self.search.goal.world, self.search.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
-        goal = LeastRank(
-            world=world,
-            floor=floor_of(world),
-            limit=self.seconds,
-            budget=min(world.budget, self.usd),
-            rank=rank,
-            least_rank=least_rank,
-            best=best,
-            enough=enough,
-            most_shapes=MOST_SHAPES,
-            most_nodes=MOST_NODES,
-            first=first,
-        )
-        loop = self.search.loop
-        left = loop.copy() if local > 0 else None
-        stopped = loop.go_on(goal)
-        if left is not None and goal.incumbent is None:
+        left, most = loop.copy() if local > 0 else None, {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES}
+        found, proven = _least(world, self.usd, loop, limit=self.seconds, **most, **ranked)
+        if left is not None and found is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
             self.search.loop = left
-        return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+        return found, proven
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:

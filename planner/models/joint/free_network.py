@@ -96,21 +96,14 @@ class FewestFreeDays(FewestDays):
 
     most_early: ClassVar[int] = 0
 
-    ceiling: float = math.inf  # of the fastest that is known
-
-    @property
-    def most_seconds(self) -> float:
-        """Seconds a sequence above which nothing matters."""
-        return self.ceiling * (1 + EPS)
-
     def begin(self) -> None:
-        """Lower the ceiling by the columns of a sample of strategies."""
-        for bound, s in sampled(self.loop, SAMPLED):
+        """Take the fastest column of a sample of strategies for the rival."""
+        for bound, s in sampled(self, SAMPLED):
             self.tick()
-            if bound >= self.ceiling:
+            if bound >= self.rival:
                 return
-            for exact, _ in likely(self.world, s, self.ceiling):
-                self.ceiling = min(self.ceiling, exact)
+            for exact, _ in likely(self.world, s, self.rival):
+                self.rival = min(self.rival, exact)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End at the first column, whose time no other is below."""

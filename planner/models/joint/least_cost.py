@@ -20,7 +20,6 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import FewestFreeDays
 from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.days import described
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import world_of
@@ -56,27 +55,17 @@ class CapitalSearch:
         progress: Callable[[str], None] = lambda _: None,
         search: Loop | None = None,
     ) -> "CapitalSearch":
-        """Begin a search of plans of no more seconds a sequence, from a plan that is known.
+        """Begin a search of plans of no more seconds a sequence, from one of these that is known.
 
         Plans tie `within` a share of the least capital; at the `gap` it ends. `search`: one by days that kept them all.
         """
-        problem = world.problem
         world.end_at(Deadline(time_limit))
-
-        def kept(plan: JointPlan) -> None:
-            usd, choices, value = plan.capital_usd, described(plan), days_of(problem.instance, plan.seconds)
-            line = f"${usd / 1e9:,.3f}B, {value:,.2f} days: {choices}"
-            report(progress, line, usd, goal.bound or None, choices, (problem.instance, plan, value))
-
-        if known is not None and known.seconds > seconds * (1 + EPS):
-            known = None
         goal = LeastCapital(
             world=world,
             floor=floor_of(world),
             limit=seconds,
             budget=world.budget,
-            kept=kept,
-            bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
+            progress=progress,
             incumbent=known,
             within=within,
             end_gap=gap,
@@ -90,8 +79,9 @@ class CapitalSearch:
         """
         stopped = self.loop.run() if self.loop.goal is self.goal else self.loop.go_on(self.goal)
         goal, world = self.goal, self.goal.world
-        unproven, instance = world.unproven.usd, world.problem.instance
-        plan, counts = goal.incumbent, dict(sorted(world.counts.items()))
+        plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
+        ended: dict[str, Any] = {"stopped": stopped, "failure": self.loop.failure}
+        ended["counts"] = dict(sorted(world.counts.items()))
         if plan is None:
             proven = stopped == "proved" and math.isinf(unproven)
             least = math.inf
@@ -102,8 +92,7 @@ class CapitalSearch:
                 status="infeasible" if proven else "unknown",
                 lower_bound=goal.bound if stopped != "proved" else None,
                 fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
-                stopped=stopped,
-                counts=counts,
+                **ended,
             )
         open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
         bound = min(plan.capital_usd, unproven, open_usd)
@@ -114,9 +103,7 @@ class CapitalSearch:
             lower_bound=bound,
             days=days_of(instance, plan.seconds),
             plan=plan,
-            stopped=stopped,
-            failure=self.loop.failure,
-            counts=counts,
+            **ended,
         )
 
 
@@ -181,6 +168,7 @@ class RunSearch:
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
     floor: float = 0.0  # cost that no plan is below, as is known from elsewhere: the search ends at it
+    failure: str = ""  # what a back end said that ended the search
 
     def years(self, seconds: float) -> float:
         """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
@@ -199,6 +187,7 @@ class RunSearch:
             found = self._least(span)
             if found.stopped != "proved":
                 self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
+                self.failure = found.failure
                 return found.stopped
             if found.status == "unknown":
                 self.given_up = min(self.given_up, span.usd)
@@ -275,6 +264,7 @@ def least_run_cost(
             lower_bound=search.bound if stopped != "proved" else None,
             fabric_free_bound=search.free_bound,
             stopped=stopped,
+            failure=search.failure,
         )
     proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
     return replace(

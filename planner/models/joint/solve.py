@@ -43,15 +43,6 @@ class Solving:
         return world_of(instance, self.options, self.deadline, self.cache, without)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaysOfUse:
-    """The days of the plans that a search looks for."""
-
-    rival: float = math.inf  # slower plans are not looked for
-    floor: float = 0.0  # none is faster, as a question with all of its plans says: one of as many days ends the search
-    within: float = 0.0  # share of the fewest days: plans so near are kept for a goal that goes on with `cache.search`
-
-
 def solve_joint(
     instance: Instance,
     options: Options,
@@ -61,28 +52,31 @@ def solve_joint(
     cache: JointCache | None = None,
     first: Callable[[World], Column | None] | None = None,
     first_replicas: tuple[int, ...] = (),
-    of_use: DaysOfUse | None = None,
+    rival: float = math.inf,
+    floor: float = 0.0,
+    within: float = 0.0,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
     With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
     left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
-    values of choices, by the paths of their pins, that no plan may have.
+    values of choices, by the paths of their pins, that no plan may have. Plans of more than `rival` days are not looked
+    for; one of `floor` days, below which a question with all of these plans says that none is, ends the search; plans
+    slower by a share `within` of the fewest days are kept for a goal that goes on with `cache.search`.
     """
-    of_use = DaysOfUse() if of_use is None else of_use
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     instance = world.problem.instance
-    rival, floor = (x / days_of(instance, 1.0) for x in (of_use.rival, of_use.floor))
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": of_use.within, "floor": floor}
+    rival, floor = (x / days_of(instance, 1.0) for x in (rival, floor))
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": within, "floor": floor}
     goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
     loop = Loop(goal=goal)
     stopped = loop.run()
     best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
     if best is not None:
         cache.plans[world.size] = best
-    cache.search = loop if of_use.within and stopped == "proved" else None
+    cache.search = loop if within and stopped == "proved" else None
     if world.sites is not None:
         world.counts["sites MILPs"] = world.sites.solved
     # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.

@@ -148,7 +148,6 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    spares = instance.network.spares if instance.network is not None else None
     problem = JointProblem(
         instance=instance,
         machine=machine,
@@ -156,7 +155,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=memory_limit_bytes(instance),
         calendar=calendar_of(instance, machine.model),
-        all_rails=spares is not None and (spares.share > 0 or spares.failure_chance > 0),
+        all_rails=instance.network is not None and instance.network.spares.asked,
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},
     )

@@ -20,6 +20,7 @@ from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.space import Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, LayerSplit
+from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.spares import Upkeep
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
+RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
 NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
@@ -172,11 +174,15 @@ class World:
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
         if rails not in self.most_racks:
-            joined = math.inf if self.templates is None else self.problem.joined_racks(rails)
-            hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
+            instance, joined = self.problem.instance, self.problem.joined_racks(rails)
+            hardware, limit = instance.hardware, instance.limits.facility_power_mw
             owned = hardware.racks or 0
             if self.sites is not None:
-                most = self.sites.max_racks(rails) if joined else 0
+                # They are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
+                step = max(1, self.problem.gpus // RAILS_STEPS)
+                fewer = max(1, rails // step * step)
+                most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
+                most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
             elif limit is not None and cost.facility_mw(hardware, owned) > limit * (1 + 1e-9):
                 most = 0
             else:

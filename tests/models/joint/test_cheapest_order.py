@@ -16,10 +16,10 @@ from tiers import more
 from planner.instance.grid import InterconnectUpgrade
 from planner.models import Options
 from planner.models.joint.columns import column_at, pipelines_of
-from planner.models.joint.places.capital_bounds import CapitalBounds, Prices, SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
-from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.site_prices import Prices
 from planner.models.joint.places.site_question import Circuit
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.sites import Sites
@@ -196,7 +196,7 @@ def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> Non
                     assert next(found, math.inf) > world.budget
 
 
-def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
+def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> FastestSearch:
     """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres."""
     # 100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
     prices = {"fibre_usd_per_route_km": 10.0, "wavelength_usd": 100.0, "rtt_ms_per_100_route_km": 1.0}
@@ -215,7 +215,7 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
     )
     column: Any = None
     shape_problem = ShapeProblem(world=world, column=column, shape=Shape((1,) * sites, 1))
-    return CapitalBounds(shape_problem=shape_problem, cutoff=math.inf)
+    return FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
 
 
 # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.

@@ -20,7 +20,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import ends_within, kinds_of, layout_simplicity, local_share, simplest_within, simplicity
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solve import DaysOfUse, solve_joint, world_of
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan, World
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
@@ -61,10 +61,13 @@ def kinds(x: Plan) -> int:
     return sum(n > 1 for n in (s.tensor_parallel, s.context_parallel, s.expert_parallel, x.column.p, x.column.d))
 
 
-def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop | None]:
-    """Return the fastest plan with its world, and its search, which kept the nodes within a share of its days."""
+def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
+    """Return the fastest plan with its world and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
-    best = solve_joint(i, Options(), lambda _: None, cache=cache, of_use=DaysOfUse(within=share)).plan
+    best = solve_joint(i, Options(), lambda _: None, cache=cache, within=share).plan
+    if best is None:
+        pytest.skip("the toy has no plan")
+    assert cache.search is not None
     return best, world_of(i, Options(), Deadline(), cache), cache.search
 
 
@@ -76,9 +79,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     """Least capital, then the largest share of groups under one leaf, then the least rank: here the dearest layout."""
     i = toy(seed, **how)
     best, world, search = searched(i, share)
-    if best is None:
-        pytest.skip("the toy has no plan")
-    assert search is not None
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None
     usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
@@ -87,21 +87,20 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     monkeypatch.setattr(ends, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
     monkeypatch.setattr(ends, "simplicity", lambda plan: ends.least_simplicity(plan.column))
     found = ends.ends_within(world, best, share, search=search)
-    own = found.capital.plan
-    assert own is not None and found.simple is not None
+    own, last = found.by_name["capital"].plan, found.plan
     assert (own.capital_usd, own.seconds) == pytest.approx((cheapest.usd, cheapest.seconds), rel=1e-9)
     if i.network is None:
-        assert found.local is None
+        assert "leaf_local" not in found.by_name
     else:
-        assert found.local is not None and found.local.proven
-        every.local = local_share(found.local.plan)
+        local = found.by_name["leaf_local"]
+        assert local.proven
+        every.local = local_share(local.plan)
         assert every.tying(limit, usd)
         more = LocalToy(i)
         more.local = every.local + 1e-6
         assert every.local >= 1 or not more.tying(limit, usd)
-    last = found.simple.plan
     assert last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
-    assert found.simple.proven and local_share(last) >= every.local
+    assert found.by_name["simplest"].proven and local_share(last) >= every.local
     assert ranks[layout_of(last.column)] == min(ranks[layout_of(x.column)] for x in every.tying(limit, usd))
 
 
@@ -111,7 +110,7 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     best = solve_joint(i, Options(), lambda _: None).plan
     assert best is not None
     found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
-    assert found.capital.plan is not None and (found.local, found.simple) == (None, None)
+    assert list(found.by_name) == ["capital"]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +119,6 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
 def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     i = toy(seed, **how)
     best, world, search = searched(i, share)
-    if best is None:
-        pytest.skip("the toy has no plan")
     limit = best.seconds * (1 + share)
     for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
         found = simplest_within(world, best, limit, search.copy(), by_designs=by_designs)
@@ -138,13 +135,13 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     """More groups under one leaf than there are: no plan has them, and the simplest that ties is found behind that."""
     i = toy(17)
     best, world, search = searched(i, 0.2)
-    assert best is not None and search is not None
     cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
     plan = cheapest.run().plan
     assert plan is not None
     ties = ends._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
     nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
-    found, proven = ties._least(2.0, lambda _: (0.0,), lambda _: (0.0,), (1.0,), (0.0,), None)
+    ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
+    found, proven = ties.least(2.0, **ranked)
     assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
     assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
 

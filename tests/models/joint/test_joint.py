@@ -28,10 +28,10 @@ from planner.models import GradientExchange, Options, WanRequest
 from planner.models import wan as wan_design
 from planner.models.joint import columns
 from planner.models.joint.columns import rounds_up_to
-from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.places.section import sites_section
 from planner.models.joint.places.site_question import Circuit, Joined, SitePart
 from planner.models.joint.sites import Sites
-from planner.models.joint.solve import DaysOfUse, solve_joint
+from planner.models.joint.solve import solve_joint
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import JointSolution
 from planner.physics.site import cost, wan
@@ -147,7 +147,7 @@ def test_sites_opened_closed_or_in_another_set_agree(seed: int, how: dict[str, A
     i, sets = toy(seed, **how), dict[frozenset[str], float]()
 
     def seconds(question: Instance, without: dict[str, Any], floor_days: float = 0.0) -> float:
-        found = solve_joint(question, Options(), lambda _: None, without=without, of_use=DaysOfUse(floor=floor_days))
+        found = solve_joint(question, Options(), lambda _: None, without=without, floor=floor_days)
         assert found.stopped == "proved" and (found.plan is None or found.days == found.lower_bound)
         if found.plan is not None and "sites" in without:
             sets[found.plan.placed.joined.open] = found.plan.seconds
@@ -303,7 +303,7 @@ def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
     assert sites.fibre.least_usd(circuit.stage_bytes)[circuit.wavelengths] <= found.wan.capex_usd * (1 + 1e-9)
     links = sites_section(sites, found, {}).links
     assert [(k.a, k.b, k.wavelengths) for k in links] == [(*sorted(found.parts), circuit.wavelengths)]
-    assert wan_section(sites, found) == found.wan
+    assert sites.fibre.design(found.joined, found.circuit) == found.wan
 
 
 def test_three_sites_take_a_form_between_them() -> None:

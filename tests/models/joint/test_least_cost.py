@@ -14,14 +14,15 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
-from planner.models.joint.least_cost import CapitalSearch, solve_joint_cost
-from planner.models.joint.search import capital
+from planner.models.joint.least_cost import CapitalSearch, least_run_cost, solve_joint_cost
+from planner.models.joint.search import capital, loop
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointSolution, World
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
+from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
@@ -177,6 +178,18 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     assert i.limits.budget_usd is not None
     found = CapitalSearch.begun(world(i), math.inf).run()
     assert (found.status, found.plan) == ("unknown", None)
+
+
+@pytest.mark.parametrize("search", [solve_joint_cost, least_run_cost])
+def test_what_a_back_end_said_is_told(search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it ends a search for the least money before there is a plan, as one for the fewest days."""
+
+    def unanswered(*_: Any) -> float:
+        raise UnansweredError("no answer")
+
+    monkeypatch.setattr(loop, "strategy_bound", unanswered)
+    found = search(toy(6), Options(), str)
+    assert (found.status, found.plan, found.failure) == ("unknown", None, "no answer")
 
 
 @pytest.mark.parametrize("seed", [3, 18, *more(7, 14)])

@@ -86,15 +86,19 @@ def one_dear_rack(**limits: float) -> Instance:
     return load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
 
 
+def dived(goal: FewestDays) -> Any:
+    """Return the first plan that is found among all strategies."""
+    goal.loop = loop = Loop(goal=goal)
+    for s in goal.world.strategies():
+        loop.push(0.0, 0.0, s)
+    dive.dive(goal, [])
+    return goal.incumbent
+
+
 @pytest.mark.slow
 def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
     """The columns that are fastest on a free network cable all 72 GPUs of the rack; the first plan cables 64."""
-    goal = FewestDays(world=world_of(one_dear_rack(), Options(), signals.Deadline()))
-    loop = Loop(goal=goal)
-    for s in goal.world.strategies():
-        loop.push(0.0, 0.0, s)
-    dive.dive(goal, loop, [])
-    best = goal.incumbent
+    best = dived(FewestDays(world=world_of(one_dear_rack(), Options(), signals.Deadline())))
     assert best is not None and best.capital_usd <= 30e6
     block = best.column.strategy.block(1)
     assert block is not None and block.rails == 64
@@ -110,10 +114,7 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
         return likely(*given)
 
     monkeypatch.setattr(dive, "likely", seen)
-    loop = Loop(goal=goal)
-    for s in goal.world.strategies():
-        loop.push(0.0, 0.0, s)
-    dive.dive(goal, loop, [])
+    dived(goal)
     assert looked[-1] and not looked[0]
 
 

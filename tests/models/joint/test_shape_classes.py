@@ -17,9 +17,8 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import sites as joint_sites
 from planner.models.joint.columns import column_at, free_seconds, pipelines_of
-from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch
-from planner.models.joint.places.fastest import fastest
+from planner.models.joint.places.fastest import SlowdownLevel, fastest
 from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import floor_of

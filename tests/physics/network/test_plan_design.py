@@ -19,7 +19,7 @@ from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
-from planner.planning.site_fabrics import GatewayRates, site_fabric
+from planner.planning.site_fabrics import site_fabric
 
 NAMES = ("leaf", "spine", "core", "super-spine")
 
@@ -35,12 +35,13 @@ def family_of(d: Design) -> FabricFamily | None:
 
 def stated(d: Design, family: FabricFamily) -> tuple[SiteFabric, Design]:
     """Return the plan's section for a design, of one stage that is every rack of the site."""
-    n, boxes = network(), boxes_of(d)
+    boxes = {box.name: box for box in boxes_of(d)}
+    n, (leaf, *above) = network(switches=tuple(boxes.values())), (box.name for box in boxes_of(d))
     domains = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
     x = locality([range(d.racks)], **domains, domains_per_zone=d.domains_per_zone, wrap=False)
-    rates = GatewayRates(wan_gbps=800.0 * d.wan_gateway_links)
-    t = Template(boxes[0].name, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0)
-    return site_fabric(n, boxes, t, x, nic_seconds=1.0, wired_gpus_per_rack=d.gpus_per_rack, rates=rates), d
+    wan_gbps = 800.0 * d.wan_gateway_links
+    t = Template(leaf, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0, above=tuple(above))
+    return site_fabric(n, t, x, nic_seconds=1.0, wired_gpus_per_rack=d.gpus_per_rack, wan_gbps=wan_gbps), d
 
 
 @settings(deadline=None)

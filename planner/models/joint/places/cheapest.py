@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.chooser import Template
-from planner.models.joint.places.capital_bounds import SlowdownLevel
-from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.space import Ints

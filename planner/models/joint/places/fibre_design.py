@@ -107,13 +107,13 @@ class FibreDesigns:
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = data.fibre, options
-            prices = [self._price(pair, option, stage_bytes) for option in self.routes[pair][1]]
+            net, options = self.routes[pair]
+            prices = [self._price(net, pair, option, stage_bytes) for option in options]
             self.tables[key] = np.min(prices, axis=0) * (1 - 1e-12) if prices else np.full(self._counts.shape, np.inf)
         return self.tables[key]
 
-    def _price(self, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
-        net, trip = self.routes[pair][0], self.data.wan.round_trips / 1e3
-        waves: dict[str, Floats] = {}
+    def _price(self, net: SiteFibre, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
+        trip, waves = self.data.wan.round_trips / 1e3, dict[str, Floats]()
         for route in (option.primary, option.backup or ()):
             late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
             need = self._waves(late, stage_bytes)

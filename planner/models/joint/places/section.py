@@ -33,7 +33,7 @@ from planner.plan.certificate import (
     SITES_RUN_MINIMIZES,
     Certificate,
 )
-from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade, WanPlan
+from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.solvers import highs
 from planner.solvers.highs import lower_bound
 from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_proof
@@ -159,14 +159,6 @@ def _link(data: SplitData, pair: Pair, waves: int) -> Link:
         fibre_pairs=wan.fibre_pairs(data.wan, waves),
         usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
     )
-
-
-def wan_section(sites: Sites, placed: PlacedParts, *, window_seconds: float = 0.0) -> WanPlan | None:
-    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere."""
-    # `window_seconds` is the window of the exchange where one site alone trains.
-    if not sites.designed or len(placed.racks) < 2:
-        return None
-    return sites.fibre.design(placed.joined, placed.circuit, window_seconds)
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, least_at
-from planner.models.joint.places.capital_bounds import Prices, SlowdownLevel
-from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.site_prices import Prices
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Shape, Target, World, largest_parts

@@ -21,7 +21,6 @@ from planner.models.joint.world import CLUSTER, EPS, JointPlan, Shape, World
 from planner.physics.recovery import Way
 from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
-from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
 WIDER = 1.05  # times a cutoff, up to which the stages are known for other fibre
@@ -41,18 +40,13 @@ class ShapeProblem:
     @cached_property
     def traffic(self) -> SiteTraffic:
         """Traffic of the column, on which fabrics depend."""
-        c, block, calendar = self.column, self.block, self.world.problem.calendar
+        c, block, calendar = self.column, self.column.block, self.world.problem.calendar
         own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
             return own
         rails = self.world.problem.gpus if c.sparing.wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
         return replace(own, rails=rails, lanes=c.lanes, spare_target=c.sparing.target, rack_availability=fit)
-
-    @cached_property
-    def block(self) -> RackBlock:
-        """Racks of the column's replicas."""
-        return self.column.block
 
     @property
     def several(self) -> bool:
@@ -61,7 +55,7 @@ class ShapeProblem:
 
     def conditions(self, send: Any, allreduce: Any, fibre: LayoutFibre | None) -> RowConditions:
         """Return the conditions of the column at some slowdowns and fibre."""
-        racks = self.shape.blocks[0] * self.block.stage_racks
+        racks = self.shape.blocks[0] * self.column.block.stage_racks
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: Any, rtt_ms: float) -> LayoutFibre | None:
@@ -88,7 +82,7 @@ class ShapeProblem:
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
         """Compute the exchange between sites over some fibre in seconds a sequence, at the most layers of a stage."""
         c = self.column
-        x = c.strategy.pipeline(c.zero, inside=self.block.rack_stages == 1)
+        x = c.strategy.pipeline(c.zero, inside=self.column.block.rack_stages == 1)
         return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
 
     def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
@@ -120,7 +114,7 @@ class ShapeProblem:
         """The effect of the spare racks at the sites of the shape."""
         t = self.traffic
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
-        return standing_of(sites, t.rack_availability, self.block.replicas)
+        return standing_of(sites, t.rack_availability, self.column.block.replicas)
 
     def _stretches(self, calendar: Calendar, seconds: Any) -> Iterator[tuple[Any, Way]]:
         """Yield each way to go on after failures with the stretch of so many seconds of steps a sequence."""
@@ -151,7 +145,7 @@ class ShapeProblem:
             spare_target=t.spare_target,
             spare_racks={s: t.spare_racks(g) for s, g in blocks.items()},
             rack_availability=t.rack_availability,
-            work_gpus=self.block.work_gpus,
+            work_gpus=self.column.block.work_gpus,
             rails=t.rails,
         )
 
@@ -287,7 +281,7 @@ class ShapeProblem:
 
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound the seconds of steps a sequence at several slowdowns at once, and fibre of each, by even stages."""
-        c, block = self.column, self.block
+        c, block = self.column, self.column.block
         sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.rack_stages == 1
         rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
         return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
@@ -356,7 +350,7 @@ def built(
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in sorted(where(placed).items())}
     # Every block holds whole replicas but the last of one site of most blocks.
-    missing = sum(blocks.values()) * q.block.replicas - q.column.d
+    missing = sum(blocks.values()) * q.column.block.replicas - q.column.d
     short = min(s for s, g in blocks.items() if g == sizes[0])
     phi = q.world.problem.transport_slowdown
     send, allreduce = (max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce"))
@@ -377,7 +371,7 @@ def built(
         shape=q.shape,
         templates=templates,
         blocks_by_site=blocks,
-        replicas_by_site={s: g * q.block.replicas - (missing if s == short else 0) for s, g in blocks.items()},
+        replicas_by_site={s: g * q.column.block.replicas - (missing if s == short else 0) for s, g in blocks.items()},
         placed=placed,
         wavelengths=wavelengths,
         upkeep=q.upkeep(split.seconds, blocks),

@@ -18,13 +18,15 @@ from planner.models.joint.places.cheapest import CheapestSearch
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
-from planner.models.joint.search.days import FewestDays
+from planner.models.joint.search.days import FewestDays, described
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.search.ranges import by_blocks
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.physics.training.layer_time import days_of
+from planner.solvers.progress import report
 
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
@@ -55,8 +57,7 @@ class LeastCapital(Goal):
     floor: MinPrices
     limit: float  # the most seconds a sequence
     budget: float  # the most capital
-    kept: Callable[[JointPlan], None] = lambda _: None  # called with each better plan
-    bounded: Callable[[float], None] = lambda _: None  # called now and then with the bound
+    progress: Callable[[str], None] = lambda _: None  # told of each better plan, and now and then of the bound
     ties: bool = True  # the fastest of the cheapest is sought; else a plan not cheaper by more than `gap` is of no use
     gap: float = 0.0
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
@@ -113,7 +114,7 @@ class LeastCapital(Goal):
         if self.incumbent is not None:
             return
         self.seeks = True
-        for usd, column in cheap_columns(self, self.loop):
+        for usd, column in cheap_columns(self):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return
@@ -181,7 +182,7 @@ class LeastCapital(Goal):
         """Report the bound."""
         if self.bound > 0:
             self.spoke = time.perf_counter()
-            self.bounded(self.bound)
+            report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, self.bound)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Raise the bound to the least capital of the open nodes; end where these can only tie."""
@@ -304,7 +305,10 @@ class LeastCapital(Goal):
         if before is None or plan.capital_usd < before.capital_usd - CENTS or plan.seconds < before.seconds * (1 - EPS):
             self.incumbent = plan
             self.world.count("incumbents")
-            self.kept(plan)
+            instance, usd, choices = self.world.problem.instance, plan.capital_usd, described(plan)
+            days = days_of(instance, plan.seconds)
+            line = f"${usd / 1e9:,.3f}B, {days:,.2f} days: {choices}"
+            report(self.progress, line, usd, self.bound or None, choices, (instance, plan, days))
 
     def _priced(self, plan: JointPlan) -> JointPlan:
         """Return a plan with its racks at the prices of the search, where no sites price them."""
@@ -396,7 +400,6 @@ class LeastRank(LeastCapital):
         if rank < self.best:
             self.incumbent, self.best = plan, rank
             self.world.count("incumbents")
-            self.kept(plan)
 
     def worthwhile(self, x: Ranges) -> Ranges:
         """Return the ranges whose pipelines may hold a plan of a lower rank, where these are numbered."""

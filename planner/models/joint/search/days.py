@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.traffic import SiteTraffic
-from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.fastest import FastestSearch
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
 from planner.models.joint.search.goal import Goal, Key, Ranges
@@ -29,14 +29,6 @@ ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with
 CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
 FAR = 2.0  # times the gap, above which a better first plan takes less time than raising the bound
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
-
-
-@dataclass(slots=True)
-class ShapeInTime:
-    """A shape with the candidate that the sites are to be asked for next."""
-
-    search: FastestSearch
-    pending: NetworkCandidate | None = None
 
 
 @dataclass(kw_only=True)
@@ -129,7 +121,7 @@ class FewestDays(Goal):
             self.priced_first = dive.descend(self, column)
         if self.at_floor:
             return
-        dive.dive(self, self.loop, self.world.cache.warm_starts(self.world.size))
+        dive.dive(self, self.world.cache.warm_starts(self.world.size))
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             dive.improve(self, best, lambda: self.distance <= self.gap)
@@ -217,17 +209,17 @@ class FewestDays(Goal):
         """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
         return self.world.sites is None or q.floor_usd + q.min_fabrics_usd <= self.world.budget
 
-    def begin_shape(self, q: ShapeProblem) -> ShapeInTime:
+    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
         """Begin the search of a shape by time."""
-        return ShapeInTime(FastestSearch(shape_problem=q, cutoff=self.most_seconds))
+        return FastestSearch(shape_problem=q, cutoff=self.most_seconds)
 
-    def price(self, t: float, c: float, shape: ShapeInTime) -> tuple[float, float] | None:
+    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
         """Find the fastest fabrics and fibre that the money may pay, or ask the sites for those found before."""
         if shape.pending is None:
-            shape.pending = shape.search.next(self.target)
+            shape.pending = shape.next(self.target)
             if shape.pending is None:
-                q = shape.search.shape_problem
-                if self._leaves_nothing(shape.search):
+                q = shape.shape_problem
+                if self._leaves_nothing(shape):
                     self.unpaid.add((q.traffic, q.shape.blocks))
                 return None
             # A plan far below the incumbent is asked for at once: it closes the nodes above it.
@@ -235,7 +227,7 @@ class FewestDays(Goal):
             if shape.pending.seconds > t * (1 + EPS) and not soon:
                 return shape.pending.seconds, c
         candidate, shape.pending = shape.pending, None
-        found = shape.search.try_sites(candidate, self.target)
+        found = shape.try_sites(candidate, self.target)
         if found is not None:
             self.keep(found)
         return candidate.seconds, c
@@ -331,15 +323,15 @@ class FastestOfEachKind(FewestDays):
         known = self.kinds.get(kind_of(column))
         return math.inf if known is not None and known.seconds <= self.at * (1 + EPS) else c
 
-    def begin_shape(self, q: ShapeProblem) -> ShapeInTime:
+    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
         """Begin the search of a shape by time, and count it; how fast its kind is known limits it."""
         self.priced += 1
         self.incumbent = self.kinds.get(kind_of(q.column))
-        return ShapeInTime(FastestSearch(shape_problem=q, cutoff=self.target.cutoff))
+        return FastestSearch(shape_problem=q, cutoff=self.target.cutoff)
 
-    def price(self, t: float, c: float, shape: ShapeInTime) -> tuple[float, float] | None:
+    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
         """Take a shape a step on, under the fastest plan of its kind."""
-        self.incumbent = self.kinds.get(kind_of(shape.search.shape_problem.column))
+        self.incumbent = self.kinds.get(kind_of(shape.shape_problem.column))
         if self.incumbent is not None and self.incumbent.seconds <= t * (1 + EPS):
             return None
         return super().price(t, c, shape)

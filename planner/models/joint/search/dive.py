@@ -14,7 +14,6 @@ from planner.models.joint.columns import (
     column_at,
     columns_of,
     free_seconds,
-    max_racks,
     pipelines_of,
     strategy_bound,
     table_of,
@@ -22,7 +21,7 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, OpenNodes, Ranges
+from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.search.ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
@@ -50,7 +49,7 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
+def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
     """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
     # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
@@ -59,7 +58,7 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
         return
     best = goal.cutoff(0.0)
     found: list[tuple[float, int, Column]] = []
-    for bound, s in sampled(loop, SAMPLED):
+    for bound, s in sampled(goal, SAMPLED):
         goal.tick()
         if bound < best:
             for exact, column in likely(goal.world, s, best):
@@ -71,7 +70,7 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
         if descend(goal, column, first=goal.world.problem.calendar is not None):
             return
     for columns in (by_rails, by_racks) if not goal.has_plan else ():
-        for column in columns(goal, loop):
+        for column in columns(goal):
             if descend(goal, column, first=True):
                 return
 
@@ -95,11 +94,11 @@ def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
             return
 
 
-def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
+def by_rails(goal: Goal) -> list[Column]:
     """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
     # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
-    for _, s in sampled(loop, MANY_SAMPLED):
+    for _, s in sampled(goal, MANY_SAMPLED):
         block = s.block(1)
         if block is not None:
             by_number.setdefault(block.rails, []).append(s)
@@ -113,11 +112,11 @@ def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
     return [column for _, _, column in sorted(found)]
 
 
-def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
+def by_racks(goal: Goal) -> list[Column]:
     """Return a likely column for each number of racks of a block, the fastest first."""
     # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
-    for _, s in sampled(loop, SAMPLED):
+    for _, s in sampled(goal, SAMPLED):
         goal.tick()
         seconds, table = pipelines_of(goal.world, s)
         for zero in _likely_zeros(s):
@@ -136,9 +135,9 @@ def _likely_zeros(s: Strategy) -> list[int]:
     return [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages
 
 
-def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
+def sampled(goal: Goal, count: int) -> list[tuple[float, Strategy]]:
     """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
-    nodes = sorted(((t, order, what) for _, order, t, _, what in loop.heap), key=lambda x: x[:2])
+    nodes = sorted(((t, order, what) for _, order, t, _, what in goal.loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
 
 
@@ -321,11 +320,11 @@ def least_usd(goal: Goal, column: Column) -> float:
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
-def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
     """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
-    for _, s in sampled(loop, MANY_SAMPLED):
+    for _, s in sampled(goal, MANY_SAMPLED):
         goal.tick()
         for any_stage, zero in itertools.product(goal.first_ranges(table_of(goal.world, s)), _likely_zeros(s)):
             x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
@@ -360,7 +359,7 @@ def grown(goal: Goal, column: Column, most: int) -> Column | None:
     block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)
     if _pinned(column):
         return column if free_seconds(goal.world, column, limit) < limit else None
-    replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
+    replicas, most = column.d, min(most, goal.world.max_racks(block.rails) // block.racks * block.replicas)
     for _ in range(STEPS):
         found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)
         if seconds < limit:
