@@ -358,7 +358,7 @@ def section(plan: Plan) -> list[str]:
 
 @each("ways", WAYS)
 def test_the_plan_of_these_tests_breaks_no_rule(ways: tuple[str, ...]) -> None:
-    """The checker's own arithmetic agrees with every figure that the summary writes."""
+    """The checker agrees with every figure that the summary writes."""
     assert check(failing(*ways)) == []
 
 
