@@ -79,9 +79,9 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
 
 def _plot(name: str) -> Callable[..., Any]:
     def draw(plan: "Plan", *, ax: Any = None) -> Any:
-        from planner.report.plots import plan_plots
+        from planner.report.plots import plots
 
-        return getattr(plan_plots, name)(plan, ax)
+        return getattr(plots, name)(plan, ax)
 
     return draw
 

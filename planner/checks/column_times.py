@@ -430,7 +430,7 @@ class PipelineSplits(ColumnTimes):
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
             return math.inf
         # Fewer sizes leave no faster slowest stage, so that with all of them it bounds every largest one.
-        stage, least = self._slowest(self.seconds, best), int(self.sizes[0])
+        stage = self._slowest(self.seconds, best)
         smallest = np.minimum.accumulate(np.where(np.isfinite(self.seconds), self.chunk, np.inf).min(axis=0))
         once = np.broadcast_to(self.once(smallest, self.sizes), len(self.sizes))
         for place, most in enumerate(self.sizes.tolist()) if stage is not None else ():

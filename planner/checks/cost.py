@@ -2,24 +2,23 @@
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
 
 from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
-from planner.instance.grid import BalancingAuthority
-from planner.instance.instance import Operation
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
+from planner.physics.site.cost import Run, pools_mw, rack_of
 from planner.physics.site.cost import bill as bill_of
-from planner.physics.site.cost import rack_of
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
 TCO = "total_cost_of_ownership_usd"
 CENT = 0.01
-YEAR_HOURS = 365 * 24
-LISTED_YEARS = 100
-SLACK = 1e-9  # of a count of lives or of years
+RUN_FIGURES = {
+    "run_length": ("days", "years"),
+    "run_energy": ("energy_mwh", "energy_joules_per_token", "carbon_tonnes"),
+    "run_money": ("total_cost_of_ownership_usd", "usd_per_million_tokens"),
+}
 
 
 def recomputed(physics: PlanPhysics) -> Cost | None:
@@ -74,149 +73,47 @@ def budget(physics: PlanPhysics) -> Violations:
             yield broken(rule, f"{show(usd)} USD {what} > {show(limit)} USD budget")
 
 
-class BoughtPart(NamedTuple):
-    """What may be replaced: the part of the money that it is, its price, its life, and the key that states the life."""
-
-    part: str
-    usd: float
-    life_years: float | None
-    key: str
-
-    def ended(self, years: float) -> int:
-        """Count the lives that end before so many years do."""
-        return 0 if self.life_years is None else max(0, math.ceil(years / self.life_years - SLACK) - 1)
-
-
-class CheckedRun(NamedTuple):
-    """A plan over its run, in years: its bill, and what is drawn, bought and paid each year."""
-
-    bill: Cost
-    days: float
-    years: float
-    draws: dict[str, tuple[float, BalancingAuthority | Operation]]  # MW by site, and what has its price and carbon
-    bought: dict[str, BoughtPart]
-    yearly_usd: dict[str, float]  # by part, other than replacements
-
-    def spent(self, until: float) -> dict[str, float]:
-        """Compute the cost in USD from the start to a year, by part, without capital; the end replaces nothing."""
-        found = {part: usd * until for part, usd in self.yearly_usd.items()}
-        for one in self.bought.values():
-            if one.life_years is not None:
-                found[one.part] = found.get(one.part, 0.0) + one.usd * one.ended(until)
-        return found
-
-    def mwh(self, years: float) -> float:
-        """Compute the energy of all sites in MWh."""
-        return sum(mw for mw, _ in self.draws.values()) * years * YEAR_HOURS
-
-
-def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
-    """Return a plan over a run of so many days to train; None where these or a price are not known."""
-    hardware, operation = physics.instance.hardware, physics.instance.operation or Operation()
-    money, given = recomputed(physics), physics.instance.limits.operation_years
+def _run(physics: PlanPhysics, days: float | None) -> RunPlan | None:
+    """Recompute the run of a plan with so many days to train; None where these or a price are not known."""
+    instance, money = physics.instance, recomputed(physics)
     if money is None or days is None:
         return None
-    pools = {pool.name: (i, pool, pool.rack) for i, pool in enumerate(hardware.pools) if not isinstance(pool.rack, str)}
-    draws: dict[str, tuple[float, BalancingAuthority | Operation]] = {
-        place.site.id: (physics.load_mw(place.site.id, place.site.racks), place.authority) for place in physics.standing
-    }
-    if physics.instance.grid is None:
-        drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
-        in_pools = sum(pool.racks * rack.it_kw for _, pool, rack in pools.values()) / 1e3
-        drawn += in_pools * hardware.facility_overhead_factor
-        draws = {CLUSTER: (drawn, operation)}
-    bought = {}
-    for name, (i, pool, rack) in pools.items():
-        usd, key = pool.racks * rack.price_usd, f"hardware.pools[{i}].rack.life_years"
-        bought[name] = BoughtPart("rack_replacement", usd, rack.life_years, key)
-    if not hardware.pools and not isinstance(hardware.rack, str):
-        life, usd = hardware.rack.life_years, money.capex_usd["racks"]
-        bought["racks"] = BoughtPart("rack_replacement", usd, life, "hardware.rack.life_years")
-    if "fabric" in money.capex_usd:
-        life, usd = operation.fabric_life_years, money.capex_usd["fabric"]
-        bought["fabric"] = BoughtPart("fabric_replacement", usd, life, "operation.fabric_life_years")
-    yearly = {part: usd for part, usd in money.opex_usd_per_year.items() if part != "energy"}
-    if all(area.energy_usd_per_mwh is not None for _, area in draws.values()):
-        yearly["energy"] = sum(mw * (area.energy_usd_per_mwh or 0.0) for mw, area in draws.values()) * YEAR_HOURS
-    if operation.maintenance_share_per_year is not None:
-        yearly["maintenance"] = sum(one.usd for one in bought.values()) * operation.maintenance_share_per_year
-    if operation.staff_usd_per_year is not None:
-        yearly["staff"] = operation.staff_usd_per_year
-    years = days * 24 / YEAR_HOURS if given is None else given
-    return CheckedRun(bill=money, days=days, years=years, draws=draws, bought=bought, yearly_usd=yearly)
+    mw = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
+    if instance.grid is None:
+        mw = {CLUSTER: pools_mw(instance) + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())}
+    authorities = {place.site.id: place.authority.id for place in physics.standing}
+    return Run(instance, days, money, mw, authorities).section()
 
 
 def total_usd(physics: PlanPhysics) -> float | None:
     """Recompute the cost in USD of a plan over its run, capital included; None where its days or a price is unknown."""
     run = _run(physics, physics.plan.layout.metrics.days_to_train if physics.plan.layout else None)
-    return sum(run.bill.capex_usd.values()) + sum(run.spent(run.years).values()) if run is not None else None
+    return run.total_cost_of_ownership_usd if run is not None else None
 
 
 @needs("run")
 def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
-    """Check the days and years of a run, and that a plan without days has none; then its energy and its money."""
+    """Check the length, energy, CO2 and money of a run, in all, by site and by year; a plan without days has none."""
     layout, pools = physics.plan.layout, physics.plan.pools
     if layout is None and pools is None:
         yield broken("run_length", f"{stated.days:g} days stated of a plan that has 0 layouts")
     days = pools.days_to_train if pools is not None else layout.metrics.days_to_train if layout is not None else None
     run = _run(physics, days)
-    if run is not None:
-        yield from figures("run_length", stated, {"days": run.days, "years": run.years})
-        for rule in (energy, money, by_year):
-            yield from rule(physics, stated, run)
-
-
-def energy(physics: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
-    """Check the power, energy, energy cost and CO2 of every site, and their sums."""
-    yield from must_be("run_energy", "sites", sorted(stated.sites), sorted(run.draws))
-    carbon: list[float | None] = []
-    for name, (mw, area) in run.draws.items():
-        mwh, kg, usd = mw * run.years * YEAR_HOURS, area.carbon_kg_per_mwh, area.energy_usd_per_mwh
-        carbon.append(None if kg is None else mwh * kg / 1e3)
-        found = {
-            "facility_mw": mw,
-            "energy_mwh": mwh,
-            "usd_per_mwh": usd,
-            "energy_usd": None if usd is None else mwh * usd,
-            "carbon_tonnes": carbon[-1],
-        }
-        if name in stated.sites:
-            yield from figures(f"run_energy[{name}]", stated.sites[name], found)
-    joules = run.mwh(1.0) / YEAR_HOURS * 1e6 * run.days * 86400
-    found = {
-        "energy_mwh": run.mwh(run.years),
-        "energy_joules_per_token": joules / physics.instance.workload.tokens,
-        "carbon_tonnes": None if None in carbon else sum(tonnes or 0.0 for tonnes in carbon),
-    }
-    yield from figures("run_energy", stated, found)
-
-
-def money(physics: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
-    """Check what is replaced, each part of a run's cost, their sum in total and by token, and the costs left out."""
-    replaced = {name: one.ended(run.years) for name, one in run.bought.items()}
-    yield from parts("run_replaced", stated.replacements, replaced)
-    found = {"capital": sum(run.bill.capex_usd.values())} | run.spent(run.years)
-    yield from parts("run_money", stated.usd, found, " USD")
-    total, tokens = sum(found.values()), physics.instance.workload.tokens
-    in_all = {"total_cost_of_ownership_usd": total, "usd_per_million_tokens": total / (tokens / 1e6)}
-    yield from figures("run_money", stated, in_all)
-    operation = physics.instance.operation or Operation()
-    names = ["maintenance_share_per_year", "staff_usd_per_year"]
-    names += ["energy_usd_per_mwh"] if physics.instance.grid is None else []
-    left_out = [f"operation.{name}" for name in names if getattr(operation, name) is None]
-    left_out += [one.key for one in run.bought.values() if one.life_years is None]
-    yield from must_be("run_money", "not counted", sorted(stated.not_counted), sorted(left_out))
-
-
-def by_year(_: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
-    """Check each listed year of a run: its length in years, its energy in MWh, and its spending by part in USD."""
-    ends = [float(year) for year in range(1, LISTED_YEARS + 1) if year < run.years - SLACK]
-    ends = [*ends, run.years] if run.years > SLACK and len(ends) < LISTED_YEARS else ends
-    yield from must_equal("run_by_year", "years listed", len(stated.by_year), len(ends))
-    for number, (year, (start, end)) in enumerate(zip(stated.by_year, pairwise([0.0, *ends]), strict=False)):
-        rule, before, now = f"run_by_year[{number}]", run.spent(start), run.spent(end)
-        yield from figures(rule, year, {"years": end - start, "energy_mwh": run.mwh(end - start)})
-        yield from parts(rule, year.usd, {part: usd - before[part] for part, usd in now.items()}, " USD")
+    if run is None:
+        return
+    for rule, names in RUN_FIGURES.items():
+        yield from figures(rule, stated, {name: getattr(run, name) for name in names})
+    yield from must_be("run_energy", "sites", sorted(stated.sites), sorted(run.sites))
+    for name in sorted(stated.sites.keys() & run.sites.keys()):
+        yield from figures(f"run_energy[{name}]", stated.sites[name], run.sites[name].model_dump())
+    yield from parts("run_replaced", stated.replacements, run.replacements)
+    yield from parts("run_money", stated.usd, run.usd, " USD")
+    yield from must_be("run_money", "not counted", sorted(stated.not_counted), sorted(run.not_counted))
+    yield from must_equal("run_by_year", "years listed", len(stated.by_year), len(run.by_year))
+    for number, (year, found) in enumerate(zip(stated.by_year, run.by_year, strict=False)):
+        rule = f"run_by_year[{number}]"
+        yield from figures(rule, year, {"years": found.years, "energy_mwh": found.energy_mwh})
+        yield from parts(rule, year.usd, found.usd, " USD")
 
 
 @needs("curve")

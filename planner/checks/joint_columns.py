@@ -422,7 +422,8 @@ def max_site_racks(instance: Instance) -> int:
     """Bound the racks of one site by its own limits and the headroom of its area; without a grid nothing does."""
     if instance.grid is None:
         return MANY
-    modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)
+    rooms, _ = _rooms(instance, instance.grid)
+    modules = max((room for _, room in rooms), default=0.0)
     return math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
 
 

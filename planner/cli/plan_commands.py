@@ -125,7 +125,7 @@ def frontier(
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
     from planner.imports.instance_file import holds_plan
-    from planner.report.plots.plan_plots import staircase
+    from planner.report.plots.plots import staircase
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None:

@@ -172,7 +172,7 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.sweep_plot import PlotRequest, drawn, plot_page
+    from planner.report.plots.plots import PlotRequest, drawn, plot_page
     from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
 
     form = output.suffix.removeprefix(".").lower()
@@ -250,7 +250,7 @@ def limits(
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        from planner.report.plots.sweep_plot import picture_of
+        from planner.report.plots.plots import picture_of
 
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
         write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))

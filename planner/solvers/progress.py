@@ -304,8 +304,8 @@ def notes(progress: Lines) -> Lines:
 
 
 def start(progress: Lines, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
-    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
-    # `waits`: days from the decision until its training starts, which count in all figures of its goal.
+    """Report that a part of the work begins; `anew`: of another question, whose training `waits` so many days first."""
+    # A question that is asked anew has no figures yet; the days of waiting count in all figures of its goal.
     if not isinstance(progress, Reporter):
         return
     progress.phase = phase

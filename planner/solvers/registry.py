@@ -1,4 +1,7 @@
-"""The solvers by name, and the choice among those that can solve a formulation, where two can."""
+"""The solvers by name, and the choice among those that can solve a formulation, where two can.
+
+Back ends are imported when they run: each takes a second to load.
+"""
 
 from collections.abc import Callable
 from functools import partial

@@ -296,8 +296,7 @@ def _tasks(
     """Make a task of every different point, with its instance; constants are put in where a point names their part."""
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
-    parts = base.model_dump(mode="json").items()
-    hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
+    hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
     how = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
     for number, (index, point) in enumerate(points):
         data, instance = deepcopy(plain), None

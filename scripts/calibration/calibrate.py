@@ -39,8 +39,7 @@ from presets import preset_lines
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
-from planner.calibration.fit import log_errors
-from planner.calibration.shrinkage import Numbers
+from planner.calibration.fit import Numbers, log_errors
 from planner.instance.workload import catalogue
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibration.constants import FittedConstant, Kind
-from planner.calibration.shrinkage import Numbers
+from planner.calibration.fit import Numbers
 
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, GB200, B300 = ("B200",), ("GB200",), ("B300", "GB300")

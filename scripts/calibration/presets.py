@@ -8,8 +8,7 @@ from bridge_recipes import BRIDGE, BRIDGE_2025
 from calibration_rows import Case
 from fitted_constants import TUNED
 
-from planner.calibration.fit import log_errors
-from planner.calibration.shrinkage import Numbers
+from planner.calibration.fit import Numbers, log_errors
 from planner.instance.workload import Software, catalogue
 from planner.physics.step_errors import width
 

@@ -266,18 +266,15 @@ def stack(release: str, gpu: str, model: str, precision: str = "MXFP8", moe: str
     return bridge_stack(row | more, model)
 
 
-@each(
-    ("release", "gpu", "model", "dispatcher", "graphs", "overlap"),
-    [
-        ("26.06", "GB300", "gpt-oss-120b", "hybrid_ep", "whole", True),
-        ("26.08", "B300", "qwen3-30b-a3b", "hybrid_ep", "whole", True),
-        ("26.08", "B300", "deepseek-v3", "hybrid_ep", "part", False),
-        ("26.02", "B300", "qwen3-235b-a22b", "all_to_all", "none", True),
-        ("26.02.01", "B300", "qwen3-235b-a22b", "deep_ep", "none", False),
-        ("26.04", "GB300", "gpt-oss-120b", "all_to_all", "part", False),
-        ("26.02", "GB200", "qwen3-235b-a22b", "hybrid_ep", "part", False),
-    ],
-)
+@each(("release", "gpu", "model", "dispatcher", "graphs", "overlap"), [
+    ("26.06", "GB300", "gpt-oss-120b", "hybrid_ep", "whole", True),
+    ("26.08", "B300", "qwen3-30b-a3b", "hybrid_ep", "whole", True),
+    ("26.08", "B300", "deepseek-v3", "hybrid_ep", "part", False),
+    ("26.02", "B300", "qwen3-235b-a22b", "all_to_all", "none", True),
+    ("26.02.01", "B300", "qwen3-235b-a22b", "deep_ep", "none", False),
+    ("26.04", "GB300", "gpt-oss-120b", "all_to_all", "part", False),
+    ("26.02", "GB200", "qwen3-235b-a22b", "hybrid_ep", "part", False),
+])  # fmt: skip
 def test_switches_of_a_mixture_of_experts(release, gpu, model, dispatcher, graphs, overlap):
     """Releases, machines and models as the published recipes have them; whole graphs come with fused experts."""
     found = stack(release, gpu, model)
@@ -287,15 +284,12 @@ def test_switches_of_a_mixture_of_experts(release, gpu, model, dispatcher, graph
     assert found.switches["fp8_recipe"] == "mxfp8"
 
 
-@each(
-    ("release", "gpu", "model", "precision", "modules"),
-    [
-        ("26.04", "B200", "deepseek-v3", "MXFP8", ("mla_up_proj",)),
-        ("26.02", "GB200", "gpt-oss-120b", "BF16", ("layernorm", "moe_act")),
-        ("26.06", "GB300", "deepseek-v3", "MXFP8", None),
-        ("26.02", "GB200", "qwen3-235b-a22b", "MXFP8", None),
-    ],
-)
+@each(("release", "gpu", "model", "precision", "modules"), [
+    ("26.04", "B200", "deepseek-v3", "MXFP8", ("mla_up_proj",)),
+    ("26.02", "GB200", "gpt-oss-120b", "BF16", ("layernorm", "moe_act")),
+    ("26.06", "GB300", "deepseek-v3", "MXFP8", None),
+    ("26.02", "GB200", "qwen3-235b-a22b", "MXFP8", None),
+])  # fmt: skip
 def test_modules_that_recipes_run_again(release, gpu, model, precision, modules):
     """A recipe that runs modules of a layer again says which; of others the switch stays as the preset has it."""
     assert stack(release, gpu, model, precision).switches.get("recompute_modules") == modules
@@ -315,16 +309,13 @@ def test_dense_models_have_the_stack_of_their_release(release: str, name: str) -
     assert stack(release, "GB200", "llama-3.1-8b", "FP8-CS", moe="") == Stack(name, {"fp8_recipe": "per_tensor"})
 
 
-@each(
-    ("source", "release", "found"),
-    [
-        ("MLPerf Training v4.1", "4.1", Stack("nemo-2024")),
-        ("MLPerf Training v5.0", "5.0", Stack("nemo-2024", NEMO_2 | LOSS_OF_MLPERF)),
-        ("MLPerf Training v5.1", "5.1", Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)),
-        ("MLPerf Training v10.0", "10.0", Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)),
-        ("NVIDIA NeMo performance summary 25.02", "25.02", Stack("nemo-2024", NEMO_2)),
-    ],
-)
+@each(("source", "release", "found"), [
+    ("MLPerf Training v4.1", "4.1", Stack("nemo-2024")),
+    ("MLPerf Training v5.0", "5.0", Stack("nemo-2024", NEMO_2 | LOSS_OF_MLPERF)),
+    ("MLPerf Training v5.1", "5.1", Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)),
+    ("MLPerf Training v10.0", "10.0", Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)),
+    ("NVIDIA NeMo performance summary 25.02", "25.02", Stack("nemo-2024", NEMO_2)),
+])  # fmt: skip
 def test_releases_are_numbers_of_their_own_series(source: str, release: str, found: Stack) -> None:
     assert recent_stack({"source": source, "release": release}) == found
 
@@ -350,15 +341,12 @@ def test_names_of_recipes_say_their_switches() -> None:
     assert {"gradients", "parameters"}.isdisjoint(shown)
 
 
-@each(
-    ("notes", "asynchronous"),
-    [
-        ("vanilla TP", False),
-        ("memory in GiB; 2D; seq", False),
-        ("memory in GiB; 2D+asyncTP; seq", True),
-        ("1F1B", True),
-    ],
-)
+@each(("notes", "asynchronous"), [
+    ("vanilla TP", False),
+    ("memory in GiB; 2D; seq", False),
+    ("memory in GiB; 2D+asyncTP; seq", True),
+    ("1F1B", True),
+])  # fmt: skip
 @each("table", ["Table 4", ""])
 def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> None:
     """Notes say where TP is not asynchronous; rows of 2024, which name a table, do not compile the loss."""

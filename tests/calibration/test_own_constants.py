@@ -204,16 +204,13 @@ def test_constants_of_another_machine_are_refused(found: MeasuredConstants) -> N
         planner.evaluate(asked, LAYOUT, constants=found)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"values": {"workload.tokens": None}}, "values.workload.tokens: must begin with"),
-        ({"values": {CODE + "nothing": None}}, "nothing"),
-        ({"accelerator": None}, "accelerator"),
-        ({"extra": 1}, "extra: unknown key"),
-        ({"kind": "plan"}, "kind: must be 'measured constants' .is 'plan'.; give the file that"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"values": {"workload.tokens": None}}, "values.workload.tokens: must begin with"),
+    ({"values": {CODE + "nothing": None}}, "nothing"),
+    ({"accelerator": None}, "accelerator"),
+    ({"extra": 1}, "extra: unknown key"),
+    ({"kind": "plan"}, "kind: must be 'measured constants' .is 'plan'.; give the file that"),
+])  # fmt: skip
 def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str, Any], message: str) -> None:
     data = found.model_dump(mode="json")
     if isinstance(change.get("values"), dict):
@@ -352,18 +349,15 @@ def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: d
     assert "; " in text and "\n" not in text
 
 
-@each(
-    ("text", "message"),
-    [
-        ("", "has no measured line"),
-        ("model,gpus,step_ms\n", "has no measured line"),
-        ("model,gpus\nx,8\n", "line 1: column step_ms or step_s: is missing"),
-        ("tp,TP,step_s\n1,1,1\n", "line 1: column 'tp': tp is given twice; keep one"),
-        ("tp,step_s\n1,1,1\n", "line 2: has 3 cells where the header has 2"),
-        ('tp,step_s\n"1,1\n', "is no CSV"),
-        ("tp,step_s\n\n1,\n", "line 3: column accelerator: is missing; add it, or --accelerator"),
-    ],
-)
+@each(("text", "message"), [
+    ("", "has no measured line"),
+    ("model,gpus,step_ms\n", "has no measured line"),
+    ("model,gpus\nx,8\n", "line 1: column step_ms or step_s: is missing"),
+    ("tp,TP,step_s\n1,1,1\n", "line 1: column 'tp': tp is given twice; keep one"),
+    ("tp,step_s\n1,1,1\n", "line 2: has 3 cells where the header has 2"),
+    ('tp,step_s\n"1,1\n', "is no CSV"),
+    ("tp,step_s\n\n1,\n", "line 3: column accelerator: is missing; add it, or --accelerator"),
+])  # fmt: skip
 def test_a_wrong_table_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "log.csv"
     path.write_text(text)
@@ -381,15 +375,12 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
             read_runs(path, None if column == "accelerator" else "H100")
 
 
-@each(
-    ("arguments", "message"),
-    [
-        (["--accelerator", "H1000"], "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you"),
-        (["--accelerator", "H100", "--software", "none"], "--software: 'none' is no entry"),
-        (["--accelerator", "H100", "-o", "/nowhere/c.json"], "/nowhere/c.json: its folder does not exist"),
-        ([], "line 2: column accelerator: is missing"),
-    ],
-)
+@each(("arguments", "message"), [
+    (["--accelerator", "H1000"], "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you"),
+    (["--accelerator", "H100", "--software", "none"], "--software: 'none' is no entry"),
+    (["--accelerator", "H100", "-o", "/nowhere/c.json"], "/nowhere/c.json: its folder does not exist"),
+    ([], "line 2: column accelerator: is missing"),
+])  # fmt: skip
 def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> None:
     path = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER)
     refused = refusal(invoke("calibrate", path, *arguments))

@@ -35,31 +35,24 @@ def test_a_good_placement_breaks_nothing() -> None:
     assert (p.groups_split, rules(p)) == (0, set())
 
 
-@each(
-    ("key", "change", "rule"),
-    [
-        ("nodes", lambda n: ("n99", *n[1:]), "known_nodes"),
-        ("nodes", lambda n: ("n0", *n[1:]), "free_nodes"),
-        ("nodes", lambda n: (n[1], *n[1:]), "one_rank_per_node"),
-        ("nodes", lambda n: n[:-1], "job_size"),
-        ("nodes", lambda n: (n[1], n[0], *n[2:]), "ranks_of_groups"),
-        ("groups", lambda g: g[:1], "job_size"),
-        ("groups", lambda g: (g[0].replaced(leaves=("leaf0",)), g[1]), "leaves_of_groups"),
-        ("groups_split", lambda n: n + 1, "figures"),
-        ("extra_pieces", lambda n: n + 1, "figures"),
-        ("groups_cross_pod", lambda n: n + 1, "figures"),
-        ("lower_bound_split", lambda n: n + 1, "lower_bound"),
-        (
-            "figures",
-            lambda f: (*f[:3], f[3].replaced(value=0, bound=0, analytic_bound=0), f[4]),
-            "figures",
-        ),
-        ("figures", lambda f: (f[0].replaced(bound=1), *f[1:]), "bounds"),
-        ("figures", lambda f: (f[0], f[1].replaced(value=1), *f[2:]), "certificate"),
-        ("certificate", lambda c: c.replaced(status="feasible"), "certificate"),
-        ("nodes", lambda n: n[:0], "refusal"),
-    ],
-)
+@each(("key", "change", "rule"), [
+    ("nodes", lambda n: ("n99", *n[1:]), "known_nodes"),
+    ("nodes", lambda n: ("n0", *n[1:]), "free_nodes"),
+    ("nodes", lambda n: (n[1], *n[1:]), "one_rank_per_node"),
+    ("nodes", lambda n: n[:-1], "job_size"),
+    ("nodes", lambda n: (n[1], n[0], *n[2:]), "ranks_of_groups"),
+    ("groups", lambda g: g[:1], "job_size"),
+    ("groups", lambda g: (g[0].replaced(leaves=("leaf0",)), g[1]), "leaves_of_groups"),
+    ("groups_split", lambda n: n + 1, "figures"),
+    ("extra_pieces", lambda n: n + 1, "figures"),
+    ("groups_cross_pod", lambda n: n + 1, "figures"),
+    ("lower_bound_split", lambda n: n + 1, "lower_bound"),
+    ("figures", lambda f: (*f[:3], f[3].replaced(value=0, bound=0, analytic_bound=0), f[4]), "figures"),
+    ("figures", lambda f: (f[0].replaced(bound=1), *f[1:]), "bounds"),
+    ("figures", lambda f: (f[0], f[1].replaced(value=1), *f[2:]), "certificate"),
+    ("certificate", lambda c: c.replaced(status="feasible"), "certificate"),
+    ("nodes", lambda n: n[:0], "refusal"),
+])  # fmt: skip
 def test_a_false_statement_names_its_rule(key: str, change: Any, rule: str) -> None:
     p = placed()
     assert rule in rules(p.replaced(**{key: change(getattr(p, key))}))

@@ -152,11 +152,10 @@ def test_a_mark_of_what_highs_alone_proves(mark: str, refused: bool) -> None:
     assert ("marks[sites]" in named(edited(PLAN, sites__certificate__checked=mark))) == bool(mark)
 
 
-@each(
-    ("minimizes", "grid", "columns", "mark"),
-    [("days_to_train", False, 0, RECOMPUTED), ("days_to_train", False, 2, RECOMPUTED_BUT),
-     ("loss", True, 0, RECOMPUTED_BUT), ("cost_usd", False, 0, ON_TRUST)],
-)  # fmt: skip
+@each(("minimizes", "grid", "columns", "mark"), [
+    ("days_to_train", False, 0, RECOMPUTED), ("days_to_train", False, 2, RECOMPUTED_BUT),
+    ("loss", True, 0, RECOMPUTED_BUT), ("cost_usd", False, 0, ON_TRUST),
+])  # fmt: skip
 def test_what_stands_behind_a_joint_bound(minimizes: str, grid: bool, columns: int, mark: str) -> None:
     """The whole is recomputed where neither sites nor listed columns answer for a part of it."""
     assert joint_mark(minimizes, grid=grid, columns=columns) == mark

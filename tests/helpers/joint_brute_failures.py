@@ -12,6 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.transformer import total_parameters
 
@@ -39,6 +40,33 @@ def restarted(mean: float, write: float, restart: float, step: float) -> float:
         stretch, bounds=(max(step, 1e-9 * mean), 2 * high), method="bounded", options={"xatol": 1e-12}
     )
     return min(float(found.fun), stretch(step)) if step > 0 else float(found.fun)
+
+
+def stretches_by_search(job: CheckpointedJob, mean: float, *, warm: bool) -> dict[tuple[str, str], float]:
+    """Return seconds for one of steps by way to go on, by search of the interval; `mean` seconds between stops."""
+    r, gpus, step, found = job.r, float(job.gpus), float(job.step_seconds), dict[tuple[str, str], float]()
+    rates = {"storage": r.storage_bytes_per_second_per_gpu, "memory": r.memory_bytes_per_second_per_gpu}
+    writes = {target: job.state_bytes / gpus / rate for target, rate in rates.items() if rate is not None}
+    cold = r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * gpus + r.power_ramp_seconds
+    own = r.detection_seconds + r.warm_restart_seconds + r.warm_restart_seconds_per_gpu * gpus + r.power_ramp_seconds
+    older = {"storage": 1.0, "memory": 1 + math.sqrt(2 * r.correlated_share * writes["storage"] / mean)}
+    for way, restart in (("restart", cold), *([("warm-spares", own)] if warm else [])):
+        for target in r.checkpoint_targets if way in r.recoveries else ():
+            if target in writes:
+                found[way, target] = restarted(mean, writes[target], restart, step) * older[target]
+    copies = writes.get("memory", 0.0) / step if job.shares_state and step else 0.0
+    away = float(job.replica_gpus) / gpus / mean * r.rejoin_seconds
+
+    def stretch(interval: float) -> float:
+        stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
+        there = float(brentq(lambda x: x - 1 - away * x / (x + stalls), 1.0, 1 + away + 1e-9, xtol=1e-14))
+        return (1 + writes["storage"] / interval + copies) * (there + stalls)
+
+    if "elastic" in r.recoveries and float(job.replicas) > 1:
+        ends = (math.log(step or 1e-9 * mean), math.log(1e3 * (step + mean + cold)))
+        best = minimize_scalar(lambda x: stretch(math.exp(x)), bounds=ends, method="bounded", options={"xatol": 1e-10})
+        found["elastic", "storage"] = min([float(best.fun), *([stretch(step)] if step else [])])
+    return found
 
 
 class FailingToy(Toy):
@@ -81,14 +109,17 @@ class FailingToy(Toy):
             there *= at_least(needed, needed + spare, self.fit(c.block))
             short += mean_short(needed, needed + spare, self.fit(c.block))
             spares.append(spare)
-        step = seconds * c.sequences
+        gpus = c.d * c.p * c.shape.gpus
+        job = CheckpointedJob(
+            r=self.r, gpus=gpus, replica_gpus=c.p * c.shape.gpus, replicas=c.d, state_bytes=self.bytes,
+            step_seconds=seconds * c.sequences, shares_state=bool(c.zero),
+        )  # fmt: skip
         left, found = 1 - short * c.block.replicas / c.d, [math.inf]
-        if "restart" in self.r.recoveries:
-            found.append(self._restart(c, step, warm=False) / there)
-        if "warm-spares" in self.r.recoveries and all(spares):
-            found.append(self._restart(c, step, warm=True) / there)
-        if "elastic" in self.r.recoveries and c.d > 1 and left > 0:
-            found.append(self._elastic(c, step) / left)
+        for (way, _), stretch in stretches_by_search(job, self._mean(c), warm=all(spares)).items():
+            if way != "elastic":
+                found.append(stretch / there)
+            elif left > 0:
+                found.append(stretch / left)
         return seconds * min(found)
 
     def _mean(self, c: Column) -> float:
@@ -107,34 +138,6 @@ class FailingToy(Toy):
             return self.lanes / p.link_hours_per_event
         assert p.transceiver_hours_per_event
         return self.lanes * self.i.network.cables.endpoint_transceivers / p.transceiver_hours_per_event
-
-    def _restart(self, c: Column, step: float, *, warm: bool) -> float:
-        r, gpus, mean = self.r, c.d * c.p * c.shape.gpus, self._mean(c)
-        own = r.warm_restart_seconds if warm else r.restart_seconds
-        own += gpus * (r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu)
-        restart = r.detection_seconds + own + r.power_ramp_seconds
-        assert r.storage_bytes_per_second_per_gpu and r.memory_bytes_per_second_per_gpu
-        stored = self.bytes / gpus / r.storage_bytes_per_second_per_gpu
-        near = self.bytes / gpus / r.memory_bytes_per_second_per_gpu
-        older = 1 + math.sqrt(2 * r.correlated_share * stored / mean)
-        return min(restarted(mean, stored, restart, step), restarted(mean, near, restart, step) * older)
-
-    def _elastic(self, c: Column, step: float) -> float:
-        r, gpus, mean = self.r, c.d * c.p * c.shape.gpus, self._mean(c)
-        assert r.storage_bytes_per_second_per_gpu and r.memory_bytes_per_second_per_gpu
-        stored = self.bytes / gpus / r.storage_bytes_per_second_per_gpu
-        copy = self.bytes / gpus / r.memory_bytes_per_second_per_gpu if c.zero else 0.0
-        cold = r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * gpus + r.power_ramp_seconds
-        away = c.p * c.shape.gpus / gpus / mean * r.rejoin_seconds
-
-        def stretch(interval: float) -> float:
-            stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
-            there = float(brentq(lambda x: x - 1 - away * x / (x + stalls), 1.0, 1 + away + 1e-9))
-            return (1 + stored / interval + copy / step) * (there + stalls)
-
-        ends = (math.log(step), math.log(1e3 * (step + mean + cold)))
-        best = minimize_scalar(lambda x: stretch(math.exp(x)), bounds=ends, method="bounded", options={"xatol": 1e-10})
-        return min(float(best.fun), stretch(step))
 
 
 def toys_of(i: Instance) -> list[FailingToy]:

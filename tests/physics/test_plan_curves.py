@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from each_case import each
 from failing_plan import RATES, failing
+from joint_brute_failures import at_least, mean_short, stretches_by_search
 from worked_plan import STRATEGY, edited, small
 
-from planner.checks.reliability import Failures, at_least, mean_short
 from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
@@ -22,6 +22,7 @@ from planner.physics.spares import (
     exposure_of,
     interval_curves,
     min_spares,
+    rack_availability,
     section,
     spare_points,
     stretches,
@@ -168,17 +169,16 @@ def question(racks: int | None = None, **rates: Any) -> Instance:
 
 
 def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
-    """Return the least stretch over ways and targets, by the checker's formulas, with its target and spare racks."""
+    """Return the least stretch over ways and targets, by a search of intervals, with its target and spare racks."""
     r, p = Reliability.model_validate(i.reliability), i.workload.precision
-    f = Failures(
-        r=r,
-        state_bytes=(p.parameter_bytes + p.optimizer_bytes) * total_parameters(i.workload.model),  # type: ignore[arg-type]
+    state_bytes = (p.parameter_bytes + p.optimizer_bytes) * total_parameters(i.workload.model)  # type: ignore[arg-type]
+    job = CheckpointedJob(
+        r=r, gpus=40.0, replica_gpus=4.0, state_bytes=state_bytes, replicas=10, step_seconds=STEP, shares_state=True
     )
-    fit, found = f.rack_availability(4, 0), []
+    fit, found = rack_availability(r, 4, 0), []
     for target in targets:
         spare = next(n for n in range(1000) if (target <= 0 or n > 0) and at_least(RACKS, RACKS + n, fit) >= target)
-        for way in f.ways(spares=spare > 0):
-            own = float(f.stretch(40.0, 4.0, 10, way, STEP, shared=True))
+        for way, own in stretches_by_search(job, 1 / float(job.stops_per_second), warm=spare > 0).items():
             short = 1 - mean_short(RACKS, RACKS + spare, fit) * 2 / 10  # of a rack two replicas
             left = short if way[0] == "elastic" else at_least(RACKS, RACKS + spare, fit)
             found.append((own / left, target, spare))

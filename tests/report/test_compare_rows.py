@@ -19,14 +19,11 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     return columns_of_file(path, None, several=False)
 
 
-@each(
-    ("cell", "figure"),
-    [
-        ("7", 7), ("-7", -7), ("0.5", 0.5), ("1e-07", 1e-7), ("1E+3", 1000.0), (".5", 0.5), ("True", True),
-        ("False", False), ("inf", "inf"), ("nan", "nan"), ("1_000", "1_000"), ("'=1+1", "=1+1"),
-        ("9" * 299, 10**299 - 1), ("9" * 300, 1e300), ("-" + "9" * 308, -1e308),
-    ],
-)  # fmt: skip
+@each(("cell", "figure"), [
+    ("7", 7), ("-7", -7), ("0.5", 0.5), ("1e-07", 1e-7), ("1E+3", 1000.0), (".5", 0.5), ("True", True),
+    ("False", False), ("inf", "inf"), ("nan", "nan"), ("1_000", "1_000"), ("'=1+1", "=1+1"),
+    ("9" * 299, 10**299 - 1), ("9" * 300, 1e300), ("-" + "9" * 308, -1e308),
+])  # fmt: skip
 def test_a_cell_is_a_number_or_a_word(tmp_path: Path, cell: str, figure: object) -> None:
     """Whole numbers stay whole as far as any float holds them too; what only sounds like a number is a word."""
     (side,) = sides(tmp_path, cell)

@@ -142,57 +142,36 @@ def test_a_dense_model_prints_what_it_uses() -> None:
     assert "CP 2 x" in said(edited(PLAN, layout__context_parallel=2), "layout")
 
 
-@each(
-    ("recompute", "by_stage", "text"),
-    [
-        ("none", (), "recomputes nothing"),
-        ("selective", (), "recomputes attention scores (selective)"),
-        ("full", (), "recomputes all 8 layers"),
-        ("full", (4, 4), "recomputes all 8 layers"),
-        ("full", (3, 0), "recomputes 3 of 8 layers"),
-    ],
-)
+@each(("recompute", "by_stage", "text"), [
+    ("none", (), "recomputes nothing"),
+    ("selective", (), "recomputes attention scores (selective)"),
+    ("full", (), "recomputes all 8 layers"),
+    ("full", (4, 4), "recomputes all 8 layers"),
+    ("full", (3, 0), "recomputes 3 of 8 layers"),
+])  # fmt: skip
 def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ...], text: str) -> None:
     """A reader of `full` with six layers of eighty took it for all of them."""
     plan = edited(PLAN, layout__recompute=recompute, layout__recomputed_layers_per_stage=by_stage)
     assert text in said(plan, "layout", first=True)
 
 
-@each(
-    ("total", "local", "least", "extra", "text"),
-    [
-        (9, 0, 1, 72, "All 9 all-reduce groups span several leaf domains (1 unavoidable): 81 fragments"),
-        (1, 0, 0, 3, "The one all-reduce group spans several leaf domains (none unavoidable): 4 fragments"),
-        (9, 9, 0, 0, "All 9 all-reduce groups stay in one leaf domain each"),
-        (
-            9,
-            8,
-            1,
-            1,
-            "8 of 9 all-reduce groups stay in one leaf domain each; 1 spans several (1 unavoidable): 2 fragments",
-        ),
-        (
-            9,
-            7,
-            1,
-            4,
-            "7 of 9 all-reduce groups stay in one leaf domain each; 2 span several (1 unavoidable): 6 fragments",
-        ),
-    ],
-)
+@each(("total", "local", "least", "extra", "text"), [
+    (9, 0, 1, 72, "All 9 all-reduce groups span several leaf domains (1 unavoidable): 81 fragments"),
+    (1, 0, 0, 3, "The one all-reduce group spans several leaf domains (none unavoidable): 4 fragments"),
+    (9, 9, 0, 0, "All 9 all-reduce groups stay in one leaf domain each"),
+    (9, 8, 1, 1, "8 of 9 all-reduce groups stay in one leaf domain each; 1 spans several (1 unavoidable): 2 fragments"),
+    (9, 7, 1, 4, "7 of 9 all-reduce groups stay in one leaf domain each; 2 span several (1 unavoidable): 6 fragments"),
+])  # fmt: skip
 def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:
     """A group over three leaves is three fragments; pieces beyond one a group are what the plan counts."""
     assert groups(total, local, least, extra) == text
 
 
-@each(
-    ("load", "n1", "text"),
-    [
-        (0.0, "off", "of the sites alone: no node states a load_mw; nothing out"),
-        (2.5, "full", "with 5 MW of other load; any one circuit or unit out"),
-        (2.5, "node", "a site's largest circuit out"),
-    ],
-)
+@each(("load", "n1", "text"), [
+    (0.0, "off", "of the sites alone: no node states a load_mw; nothing out"),
+    (2.5, "full", "with 5 MW of other load; any one circuit or unit out"),
+    (2.5, "node", "a site's largest circuit out"),
+])  # fmt: skip
 def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str) -> None:
     """Under dc it is told whether load beside the sites is counted, and what may be out."""
     grid = PLAN.instance.grid
@@ -202,15 +181,12 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     assert text in said(plan, "proof") and "power flow by reactances" not in said(PLAN, "proof")
 
 
-@each(
-    ("limited_by", "text"),
-    [
-        ("budget", "Budget: $1.50M is left, less than one more replica costs."),
-        ("grid", "Power and sites: they cannot feed one more replica."),
-        ("owned_racks", "for one more replica."),
-        ("layout", "One more replica would not train faster."),
-    ],
-)
+@each(("limited_by", "text"), [
+    ("budget", "Budget: $1.50M is left, less than one more replica costs."),
+    ("grid", "Power and sites: they cannot feed one more replica."),
+    ("owned_racks", "for one more replica."),
+    ("layout", "One more replica would not train faster."),
+])  # fmt: skip
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
     usd = PLAN.cost.total_usd + 1.5e6
     plan = PLAN.replaced(instance__limits__budget_usd=usd, objective__limited_by=limited_by)
@@ -242,13 +218,10 @@ def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, 
     assert [(x.text, x.first) for x in statements(plan) if x.text.startswith("Not used")] == [(text, first)]
 
 
-@each(
-    ("block_racks", "blocks", "text"),
-    [
-        (4, 3, "Racks: 2 of 14 are left over, too few for one more block of 4 racks."),
-        (7, 2, "Racks: 14 given, no room for one more block of 7 racks."),
-    ],
-)
+@each(("block_racks", "blocks", "text"), [
+    (4, 3, "Racks: 2 of 14 are left over, too few for one more block of 4 racks."),
+    (7, 2, "Racks: 14 given, no room for one more block of 7 racks."),
+])  # fmt: skip
 def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text: str) -> None:
     """What the blocks leave over of the racks that there are is said, or that they fill them."""
     placed = PLAN.placement.replaced(block_racks=block_racks, blocks_by_site={"e1": blocks})
@@ -385,7 +358,7 @@ def section(plan: Plan) -> list[str]:
 
 @each("ways", WAYS)
 def test_the_plan_of_these_tests_breaks_no_rule(ways: tuple[str, ...]) -> None:
-    """The checker's own arithmetic agrees with every figure that the summary writes."""
+    """The checker agrees with every figure that the summary writes."""
     assert check(failing(*ways)) == []
 
 

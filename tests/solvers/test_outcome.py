@@ -31,13 +31,10 @@ def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str 
         assert status == ("infeasible" if stop is Stop.PROVED and infeasible else "unknown")
 
 
-@each(
-    ("value", "bound", "distance", "status"),
-    [
-        (10.0, 10.0, 0.0, "optimal"), (10.0, 10.0 - 1e-6, 0.0, "optimal"), (10.0, 1.0, 0.0, "feasible"),
-        (10.0, None, 0.0, "feasible"), (10.0, 9.1, 1.0, "optimal"), (None, None, 0.0, "optimal"),
-    ],
-)  # fmt: skip
+@each(("value", "bound", "distance", "status"), [
+    (10.0, 10.0, 0.0, "optimal"), (10.0, 10.0 - 1e-6, 0.0, "optimal"), (10.0, 1.0, 0.0, "feasible"),
+    (10.0, None, 0.0, "feasible"), (10.0, 9.1, 1.0, "optimal"), (None, None, 0.0, "optimal"),
+])  # fmt: skip
 def test_only_a_bound_that_meets_the_value_makes_it_optimal(value, bound, distance, status):
     assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 
@@ -65,11 +62,10 @@ def test_a_certificate_states_the_outcome() -> None:
     assert (empty.status, empty.objective, empty.bound, empty.gap) == ("infeasible", None, None, None)
 
 
-@each(
-    ("limit", "now", "elapsed", "left", "passed"),
-    [(10.0, 4.0, 4.0, 6.0, False), (10.0, 10.0, 10.0, 0.0, True), (10.0, 50.0, 50.0, 0.0, True),
-     (None, 1e9, 1e9, math.inf, False)],
-)  # fmt: skip
+@each(("limit", "now", "elapsed", "left", "passed"), [
+    (10.0, 4.0, 4.0, 6.0, False), (10.0, 10.0, 10.0, 0.0, True), (10.0, 50.0, 50.0, 0.0, True),
+    (None, 1e9, 1e9, math.inf, False),
+])  # fmt: skip
 def test_a_deadline_counts_down_to_zero(limit, now, elapsed, left, passed, monkeypatch):
     """Seconds left fall with the clock and never below 0; no limit is infinity to arithmetic and None to solvers."""
     monkeypatch.setattr("time.perf_counter", lambda: 100.0 + now)

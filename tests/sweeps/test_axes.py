@@ -35,16 +35,13 @@ MAIN = load_instance(ROOT / "instances" / "5gw.json")
 RACK = load_instance(ROOT / "instances" / "one-rack.json")
 
 
-@each(
-    ("spec", "values"),
-    [
-        ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
-        ("0.1:0.3:0.1", [0.1, 0.2, 0.3]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
-        ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
-        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
-        ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
-    ],
-)  # fmt: skip
+@each(("spec", "values"), [
+    ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+    ("0.1:0.3:0.1", [0.1, 0.2, 0.3]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
+    ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
+    ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
+    ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
+])  # fmt: skip
 def test_forms(spec: str, values: list[Any]) -> None:
     """Each form of range has the values that it says, both ends included where a step meets them."""
     parsed = parse_values("x", spec)
@@ -64,16 +61,13 @@ def test_log_range_is_even_in_ratio() -> None:
     assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
 
 
-@each(
-    ("spec", "problem"),
-    [
-        ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
-        ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
-        ("lin:0:2:1.5", "whole number from 2"), ("log:1:2:1", "whole number from 2"),
-        ("1:x:3", "'x' is not a finite number"), ("1:inf:1", "'inf' is not a finite number"),
-        ("0:1:1e-9", "take a larger step"),
-    ],
-)  # fmt: skip
+@each(("spec", "problem"), [
+    ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
+    ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
+    ("lin:0:2:1.5", "whole number from 2"), ("log:1:2:1", "whole number from 2"),
+    ("1:x:3", "'x' is not a finite number"), ("1:inf:1", "'inf' is not a finite number"),
+    ("0:1:1e-9", "take a larger step"),
+])  # fmt: skip
 def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
     """A range that cannot be meant is refused, and the message shows it and what to write."""
     with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:
@@ -131,24 +125,21 @@ def test_one_path_on_two_axes_is_refused() -> None:
         read_vary(["limits.budget_usd"])
 
 
-@each(
-    ("path", "problem"),
-    [
-        ("limits.budget", "did you mean limits.budget_usd?"),
-        ("hardware.budget_usd", "did you mean limits.budget_usd?"),
-        ("budget_usd", "did you mean limits.budget_usd?"),
-        ("limit.budget_usd", "did you mean limits"),
-        ("layout.tensor_paralel", "did you mean 'layout.tensor_parallel'?"),
-        ("sites.racks.keyston", "did you mean 'sites.racks.keystone'?"),
-        ("network.switches[9].price_usd", "has 4 entries"),
-        ("network.switches[51.2T-64x80G].price_usd", "did you mean '51.2T-64x800G'?"),
-        ("network.switches", "name one value inside"),
-        ("limits.budget_usd.x", "limits.budget_usd is a single value"),
-        ("limits..budget_usd", "must be a dotted path"),
-        ("workload.software.pipeline_overlap", "is no key any more; in workload.software give sends among overlaps"),
-        ("workload.software.dispatch_seconds", "give all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds"),
-    ],
-)
+@each(("path", "problem"), [
+    ("limits.budget", "did you mean limits.budget_usd?"),
+    ("hardware.budget_usd", "did you mean limits.budget_usd?"),
+    ("budget_usd", "did you mean limits.budget_usd?"),
+    ("limit.budget_usd", "did you mean limits"),
+    ("layout.tensor_paralel", "did you mean 'layout.tensor_parallel'?"),
+    ("sites.racks.keyston", "did you mean 'sites.racks.keystone'?"),
+    ("network.switches[9].price_usd", "has 4 entries"),
+    ("network.switches[51.2T-64x80G].price_usd", "did you mean '51.2T-64x800G'?"),
+    ("network.switches", "name one value inside"),
+    ("limits.budget_usd.x", "limits.budget_usd is a single value"),
+    ("limits..budget_usd", "must be a dotted path"),
+    ("workload.software.pipeline_overlap", "is no key any more; in workload.software give sends among overlaps"),
+    ("workload.software.dispatch_seconds", "give all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds"),
+])  # fmt: skip
 def test_wrong_paths_are_named(path: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         check_path(MAIN, path)
@@ -297,19 +288,16 @@ def test_pins_and_entries_of_lists() -> None:
     assert len(several.hardware.alternatives) == 1 and changed(several, {"hardware.alternatives": None}) == base
 
 
-@each(
-    ("changes", "words"),
-    [
-        ({"limits.budgt_usd": "x2"}, ["two-sites-405b.json: limits.budgt_usd", "did you mean limits.budget_usd"]),
-        ({"limits.deadline_days": "x2"}, ["limits.deadline_days=x2", "is not in the instance", "give the value"]),
-        ({"grid.nodes[0].id": "+1"}, ["grid.nodes[0].id=+1", "not a number"]),
-        ({"limits.budget_usd": "x1.2%"}, ["no percent sign"]),
-        ({"limits.budget_usd": -5}, ["two-sites-405b.json", "limits.budget_usd", "greater than 0"]),
-        ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
-        ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
-        ({"limits": 3}, ["limits", "must be an object"]),
-    ],
-)
+@each(("changes", "words"), [
+    ({"limits.budgt_usd": "x2"}, ["two-sites-405b.json: limits.budgt_usd", "did you mean limits.budget_usd"]),
+    ({"limits.deadline_days": "x2"}, ["limits.deadline_days=x2", "is not in the instance", "give the value"]),
+    ({"grid.nodes[0].id": "+1"}, ["grid.nodes[0].id=+1", "not a number"]),
+    ({"limits.budget_usd": "x1.2%"}, ["no percent sign"]),
+    ({"limits.budget_usd": -5}, ["two-sites-405b.json", "limits.budget_usd", "greater than 0"]),
+    ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
+    ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
+    ({"limits": 3}, ["limits", "must be an object"]),
+])  # fmt: skip
 def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(InputError) as error:
         changed(BASE, changes)

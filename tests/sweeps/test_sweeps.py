@@ -285,17 +285,14 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     } == {1, 2}
 
 
-@pytest.mark.parametrize(
-    ("args", "problem"),
-    [
-        (["--vary", "limits.budget=1", "-o", "rows.jsonl"], "did you mean limits.budget_usd?"),
-        (["-o", "rows.jsonl"], "nothing varies"),
-        (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
-        (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
-        (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--workers", "0"], "--workers"),
-        (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--pairs", "no.csv"], "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("args", "problem"), [
+    (["--vary", "limits.budget=1", "-o", "rows.jsonl"], "did you mean limits.budget_usd?"),
+    (["-o", "rows.jsonl"], "nothing varies"),
+    (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
+    (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
+    (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--workers", "0"], "--workers"),
+    (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--pairs", "no.csv"], "no such file"),
+])  # fmt: skip
 def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
     """A user's mistake ends with status 2, a message, and no file."""
     args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.")) else a for a in args]

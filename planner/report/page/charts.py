@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import needed
 from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
@@ -237,19 +237,26 @@ MOST_NAMES = 9  # of a legend
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
-ChartRow = tuple[str, Mapping[str, float], tuple[float, str] | None]  # name, sizes by part, a limit with its name
+class ChartLimit(NamedTuple):
+    """The limit of a row of a chart, and its name."""
+
+    value: float
+    name: str
+
+
+ChartRow = tuple[str, Mapping[str, float], ChartLimit | None]  # name, sizes by part, limit
 StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them run again, bytes by part
 
 
 def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
     """Draw a bar a row of its parts (below zero in the sum alone), limits dashed, and a legend, all on one scale."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
-    lengths += [limit[0] for _, _, limit in rows if limit is not None]
+    lengths += [limit.value for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
-        total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
+        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
         name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
@@ -258,7 +265,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
                 drawn.append(rect(x, y + 16, value * scale, BAR, shades[part], f"{part}: {show(value)}"))
                 x += value * scale
         if limit:
-            drawn.append(line(limit[0] * scale, y + 13, limit[0] * scale, y + 19 + BAR, "limit"))
+            drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
     return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))

@@ -22,7 +22,7 @@ from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
-from planner.report.plots.plan_plots import curve_lines
+from planner.report.plots.plots import curve_lines
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
@@ -190,8 +190,9 @@ def capital_by_part(plan: Plan) -> Shown:
         running = f"{cost.operation_years:g} years of operation"
         parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
     name = "capital and operation" if cost.operation_years else "capital"
-    svg = charts.stacked("Cost by part", [(name, parts, (budget, "budget") if budget else None)], shades, money)
-    yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
+    limit = charts.ChartLimit(budget, "budget") if budget else None
+    svg = charts.stacked("Cost by part", [(name, parts, limit)], shades, money)
+    yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if limit else ''}.")
 
 
 def power_by_site(plan: Plan) -> Shown:
@@ -199,7 +200,7 @@ def power_by_site(plan: Plan) -> Shown:
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
-    limit = (most, "limit") if most else None
+    limit = charts.ChartLimit(most, "limit") if most else None
     parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
@@ -281,7 +282,7 @@ def scenarios(plan: Plan) -> Shown:
         return
     ids, capacity = [site.id for site in sites.sites], sum(site.facility_mw for site in sites.sites)
     bars = [
-        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, (capacity, "capacity"))
+        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, charts.ChartLimit(capacity, "capacity"))
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
@@ -298,7 +299,8 @@ def model(plan: Plan) -> Shown:
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield charts.Picture(goes, IDEAL)
-    had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
+    bound = charts.ChartLimit(choice.flop_bound, "proven too much")
+    had = ("had by the deadline", {"had": choice.flop}, bound)
     bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
     svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
     yield charts.Picture(svg, BOUND)

@@ -13,11 +13,10 @@ from stored_plans import stored
 from worked_plan import edited, edited_at, leaves
 
 from planner.checks.check_plan import check
-from planner.checks.reliability import Failures, at_least, failures_of, mean_short
+from planner.checks.reliability import Failures, failures_of
 from planner.instance.hardware import Reliability
 from planner.instance.network import Switch
-from planner.physics import spares
-from planner.physics.recovery import fewest_stops, stops_per_gpu_second
+from planner.physics.recovery import CheckpointedJob, GpuLinks, part_stops_per_gpu_second
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 
@@ -56,12 +55,6 @@ def test_a_worse_way_to_go_on_is_noticed() -> None:
     every = {"recoveries": list(RECOVERIES), "elastic_stall_seconds": 1.0, "rejoin_seconds": 1.0}
     found = check(edited(failing("restart"), **{f"instance__reliability__{k}": x for k, x in every.items()}))
     assert any("by the best way" in v.message for v in found)
-
-
-@each(("needed", "spare", "p"), [(1, 0, 0.9), (40, 3, 0.97), (900, 30, 0.98), (10_000, 220, 0.981)])
-def test_two_sums_of_binomials_agree(needed: int, spare: int, p: float) -> None:
-    assert at_least(needed, needed + spare, p) == pytest.approx(spares.enough_share(needed, spare, p), rel=1e-9)
-    assert mean_short(needed, needed + spare, p) == pytest.approx(spares.mean_short(needed, spare, p), rel=1e-6)
 
 
 def test_a_spare_rack_without_a_target_is_noticed_at_each_site() -> None:
@@ -179,14 +172,6 @@ def test_lanes_differ_between_sites() -> None:
     assert "lanes" not in {v.rule for v in check(by_gpu)}
 
 
-@pytest.mark.parametrize("seed", range(0, 30, 3))
-def test_bounds_count_the_same_links(seed: int) -> None:
-    i = load_instance(failing_links(seed))
-    found = failures_of(i)
-    assert isinstance(i.reliability, Reliability)
-    assert found.gpu_rate == pytest.approx(stops_per_gpu_second(i.reliability, fewest_stops(i, i.reliability)))
-
-
 @each(("gbps", "lanes"), [(400, 1), (200, 2), (399, 2), (100, 4), (800, 1)])
 def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""
@@ -199,7 +184,7 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
         return failures_of(i.replaced(network=i.network.replaced(**boxes), hardware=nic))
 
     each = i.network.cables.endpoint_transceivers
-    assert (found(4).links, found(4).transceivers_per_link, found(lanes - 1).links) == (lanes, each, 0)
+    assert (found(4).links, found(lanes - 1).links) == (GpuLinks(lanes, lanes * each), GpuLinks(0, 0))
 
 
 @each("failover", [False, True])
@@ -212,11 +197,10 @@ def test_rates_of_parts_by_hand(failover: bool, links: int, each: int) -> None:
     r = Reliability.model_validate(
         {"parts": parts, "lane_failover": failover, "measured_gpus": 10, "scale_exponent": 2}
     )
-    f, stopping = Failures(r=r, state_bytes=1.0, links=links, transceivers_per_link=each), links
-    if failover and links > 1:
-        stopping = 0
+    own, stopping = GpuLinks(links, links * each), 0 if failover and links > 1 else links
     wanted = {"gpu": 0.01, "link": stopping / 50, "optic": stopping * each / 400}
-    assert {k: x * 3600 for k, x in f.part_rates.items()} == pytest.approx(wanted)
-    assert f.gpu_rate * 3600 == pytest.approx(sum(wanted.values()))
+    found = part_stops_per_gpu_second(r, own)
+    assert {k: x * 3600 for k, x in found.items()} == pytest.approx(wanted)
     for gpus, more in ((1, 1), (10, 1), (30, 9)):
-        assert float(f.rate(gpus)) * 3600 == pytest.approx(gpus * more * sum(wanted.values()))
+        job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=1, state_bytes=1.0, links=own)
+        assert float(job.stops_per_second) * 3600 == pytest.approx(gpus * more * sum(wanted.values()))

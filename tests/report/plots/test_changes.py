@@ -7,7 +7,7 @@ from each_case import each
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.sweep_plot import PlotRequest, best_rows, changes_of, edges_of, lanes_of
+from planner.report.plots.plots import PlotRequest, best_rows, changes_of, edges_of, lanes_of
 from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short, why_none
 
 
@@ -90,14 +90,11 @@ def test_unknown_path_is_answered_with_the_nearest() -> None:
         check_path([flattened(row(50))], "-y", "days_to_train")
 
 
-@each(
-    ("path", "told", "others"),
-    [
-        ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
-        ("metrics.days", "did you mean layout.metrics.days_to_train?", "mfu"),
-        ("bogus", "such as layout.metrics.days_to_train, layout.metrics.mfu do;", "seconds"),
-    ],
-)
+@each(("path", "told", "others"), [
+    ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
+    ("metrics.days", "did you mean layout.metrics.days_to_train?", "mfu"),
+    ("bogus", "such as layout.metrics.days_to_train, layout.metrics.mfu do;", "seconds"),
+])  # fmt: skip
 def test_a_path_like_no_other_does_not_list_all(path: str, told: str, others: str) -> None:
     """A part of a path is near, letter case aside; where nothing is, examples and where to read them are told."""
     rows = [{"status": "optimal", "layout.metrics.days_to_train": 9.5, "layout.metrics.mfu": 0.4, "seconds": 1}]
@@ -112,14 +109,11 @@ def test_why_there_is_no_plan() -> None:
     assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
-@each(
-    ("path", "value", "expected"),
-    [
-        (X, 64e9, "$64B"), ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
-        ("sites.facility_mw", 4060.04, "4,060 MW"), (Y, 16353.3, "16,353 days"), ("layout.recompute", "full", "full"),
-        ("layout.gpus_used", 1590400, "1.59M"),
-    ],
-)  # fmt: skip
+@each(("path", "value", "expected"), [
+    (X, 64e9, "$64B"), ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
+    ("sites.facility_mw", 4060.04, "4,060 MW"), (Y, 16353.3, "16,353 days"), ("layout.recompute", "full", "full"),
+    ("layout.gpus_used", 1590400, "1.59M"),
+])  # fmt: skip
 def test_quantities(path: str, value: object, expected: str) -> None:
     assert quantity(path, value) == expected
 

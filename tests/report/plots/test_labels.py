@@ -8,7 +8,7 @@ from failing_plan import failing
 from sweep_rows import X, Y, row
 from worked_plan import small
 
-from planner.report.plots.sweep_plot import PlotRequest, _sweep_figure
+from planner.report.plots.plots import PlotRequest, _sweep_figure
 from planner.report.plots.sweep_rows import flattened
 
 pytest.importorskip("matplotlib")

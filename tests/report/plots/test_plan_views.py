@@ -23,7 +23,7 @@ import planner
 from planner.errors import InternalError
 from planner.plan import view
 from planner.report.page.drawings import albers, outline, projected
-from planner.report.plots.plan_plots import BELOW, curve_lines, staircase
+from planner.report.plots.plots import BELOW, curve_lines, staircase
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
 

@@ -65,18 +65,15 @@ def test_png(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-@each(
-    ("options", "problem"),
-    [
-        ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
-        ({"y": "status"}, "no row with a plan holds a number there"),
-        ({"log": "z"}, "--log z: must be x, y or xy"),
-        ({"frontier": "best"}, "--frontier best: must be one of"),
-        ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
-        ({"facet": X}, "has 19 values; at most 12 pictures fit"),
-        ({"output": "no/such/folder/a.svg"}, "its folder does not exist"),
-    ],
-)
+@each(("options", "problem"), [
+    ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
+    ({"y": "status"}, "no row with a plan holds a number there"),
+    ({"log": "z"}, "--log z: must be x, y or xy"),
+    ({"frontier": "best"}, "--frontier best: must be one of"),
+    ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
+    ({"facet": X}, "has 19 values; at most 12 pictures fit"),
+    ({"output": "no/such/folder/a.svg"}, "its folder does not exist"),
+])  # fmt: skip
 def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: str) -> None:
     """A wrong path, axis, word or file is answered with what to do."""
     given = {"x": X, "y": Y, "facet": None, "log": "", "frontier": "min-min", "output": "a.svg"} | options

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from each_case import each
 
-from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
+from planner.calibration.fit import Numbers, Prior, Shifts, shifts
 
 BETWEEN, OPEN = 0.04, 0.1
 RATES = np.array([-1.0, -1.0, 1.0, 1.0])
