@@ -22,7 +22,7 @@ from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
 from planner.models.joint.world import JointPlan, JointSolution
-from planner.physics import spares
+from planner.physics import no_tick, spares, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.network.transport import Locality
@@ -67,7 +67,7 @@ from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
-from planner.solvers.signals import ENDED, Deadline
+from planner.solvers.signals import ENDED, Cause, Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
@@ -79,6 +79,7 @@ Orders = dict[str, tuple[list[list[int]], Locality]]
 SitesAndFibre = tuple[SitesPlan | None, WanPlan | None]
 
 
+@ticking(no_tick)  # a plan that was found is written whatever the time
 def plan_of(
     instance: Instance, solution: JointSolution, options: Options, seconds: float, more: Mapping[str, Any] | None = None
 ) -> Plan:
@@ -413,9 +414,9 @@ def objective_of(
     )
 
 
-def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
-    """Return a plan that says only that a back end gave no answer, and what it said."""
-    return without_plan(instance, JointSolution(status="unknown", stopped="limit", failure=reason), options)
+def unanswered(instance: Instance, options: Options, reason: str, stopped: Cause = "limit") -> Plan:
+    """Return a plan that says only why there is no answer: what ended the search, or what a back end said."""
+    return without_plan(instance, JointSolution(status="unknown", stopped=stopped, failure=reason), options)
 
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:

@@ -59,15 +59,14 @@ def solve_instance(
     deadline = Deadline(options.time_limit)
     with turn(deadline) as mine:
         if not mine:
-            plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
-            return plan.replaced(stopped=deadline.cause)
+            return unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn", deadline.cause)
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
                 known = JointCache() if cache is None else cache
                 how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
                 plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
-            plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
+            plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began", deadline.cause)
         except UnansweredError as error:  # of a question that a plan cannot be written without
             plan = unanswered(instance, options, str(error))
         if plan.stopped == "proved" and plan.status not in ("optimal", "infeasible"):

@@ -51,7 +51,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError("queue: has no job; give one or more")
     for job in jobs:
         _require_plain(job, "queue")
-    counted = [cluster.problem(job) for job in jobs]
+    counted = [placing.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
     own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
     admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
     for i, part in enumerate(own):
@@ -148,7 +148,7 @@ def preempt(
     _require_one_tree(cluster, "preempt")
     _require_plain(job, "preempt")
     everything = [node for run in running for node in run.placement.nodes]
-    problem = cluster.problem(job, free=everything).q
+    problem, _ = cluster.problem(job, free=everything)
     costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
@@ -397,8 +397,8 @@ def _mended(
 ) -> Mended:
     """Give each group its missing segments, where all that stay are in one tree; name what moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
-    counted = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    problem, homes = counted.q, {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
+    problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
     if not homes:  # nobody stays, so that any tree will do
         room = Counter[int]()
         for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
@@ -412,7 +412,7 @@ def _mended(
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
         return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in counted.units], dict[int, str]()
+    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in free_of], dict[int, str]()
     for g, (slot, units) in enumerate(kept):
         on = _on(cluster, units)
         order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))

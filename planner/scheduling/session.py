@@ -20,6 +20,7 @@ from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.instance import Instance
 from planner.instance.read import validated
 from planner.models import Options
+from planner.models.placement.placement_problem import PlacementProblem
 from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.physics.network import transport
 from planner.physics.network.topology import Design
@@ -154,9 +155,12 @@ class Cluster(placing.LeafMap):
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
-    def problem(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> placing.Counted:
+    def problem(
+        self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
+    ) -> tuple[PlacementProblem, list[list[placing.Unit]]]:
         """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
-        return placing.in_units(job, self.leaves, self.taken(busy, free))
+        counted = placing.in_units(job, self.leaves, self.taken(busy, free))
+        return counted.q, counted.units
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool

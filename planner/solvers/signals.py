@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Literal, TypeVar
 
 T = TypeVar("T")
+Cause = Literal["limit", "interrupted"]  # of the end of a search before its proof
 
 
 class Interrupter:
@@ -191,7 +192,7 @@ class Deadline:
         return self.left <= 0
 
     @property
-    def cause(self) -> Literal["limit", "interrupted"]:
+    def cause(self) -> Cause:
         """Stop reason of a search that has no time left."""
         return "interrupted" if interrupted() else "limit"
 

@@ -248,3 +248,17 @@ def test_other_tokens_are_answered_without_a_search(seed: int, sites: int, monke
     assert [x.name for x in plan.objective.ends] == [x.name for x in cold.objective.ends]
     for a, b in zip(plan.objective.ends, cold.objective.ends, strict=True):
         assert (a.value, a.days_to_train) == pytest.approx((b.value, b.days_to_train), rel=1e-9)
+
+
+@pytest.mark.parametrize("question", ["one-rack", toy(5)], ids=["one rack", "toy"])
+def test_an_end_that_is_asked_for_behind_the_proof_keeps_the_plan(question: Any) -> None:
+    """A plan is written whatever the clock says once it is found."""
+    stop, fresh = planner.Interrupter(), planner.solve(question)
+
+    def proven(event: planner.Event) -> None:
+        if event.gap is not None and event.gap < 1e-9:
+            stop.interrupt()
+
+    plan = planner.solve(question, interrupt=stop, on_progress=proven)
+    assert stop.interrupted and plan.layout is not None and plan.status == fresh.status
+    assert plan.objective.value == pytest.approx(fresh.objective.value, rel=0.01)

@@ -423,3 +423,8 @@ def test_a_leaf_that_is_begun_is_filled_before_another_is(begun: int) -> None:
     busy = topology.switches[2 + begun].nodes[:2]
     placed = Cluster(topology, busy=busy).place(Job(name="small", mesh={"data": 2}))
     assert set(placed.nodes) == set(topology.switches[2 + begun].nodes[2:])
+
+
+def test_the_problem_of_a_job_comes_with_the_free_units_of_each_leaf() -> None:
+    problem, units = Cluster(tree([4, 4], 1)).problem(Job(name="a", mesh={"data": 2}), busy=["n00000"])
+    assert problem.need == 2 and [leaf.free for leaf in problem.leaves] == [len(of) for of in units] == [3, 4]
