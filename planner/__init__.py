@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.frontier import Frontier
     from planner.planning.session import Session
-    from planner.scheduling.session import Cluster
+    from planner.scheduling.cluster_session import Cluster
     from planner.solvers.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
@@ -44,7 +44,7 @@ provide(VIEWS)
 
 _HOMES = {
     "planner.solvers.progress": ("BoundRaised", "Event", "Finished", "IncumbentFound", "Note", "PhaseStarted"),
-    "planner.scheduling.session": ("Cluster",),
+    "planner.scheduling.cluster_session": ("Cluster",),
     "planner.planning.frontier": ("Frontier",),
     "planner.instance.instance": ("Instance",),
     "planner.solvers.signals": ("Interrupter",),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from planner.errors import InputError, hint
 from planner.files import read_text
-from planner.instance.base import Dtype
+from planner.instance.base_types import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training.operations import Machine, Recompute

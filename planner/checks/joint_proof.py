@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.column_times import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.checks.fabric import joined_racks
-from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
+from planner.checks.strategy_space import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
+from planner.checks.strategy_times import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from planner.cluster import Job, Move, Placement, Running, Topology
     from planner.plan.certificate import Certificate
-    from planner.scheduling.session import Cluster
+    from planner.scheduling.cluster_session import Cluster
 
 
 # Names of the formats of `planner.formats.topology_files`, here too so that a command's help loads no writer.
@@ -89,7 +89,7 @@ def place(
     with uninterrupted():
         import planner
         import planner.formats.topology_files
-        import planner.scheduling.session
+        import planner.scheduling.cluster_session
         from planner.formats.topology_files import WRITERS, read_topology
 
     console.require_choice("--format", form, PLACED_FORMATS)
@@ -233,7 +233,7 @@ class ClusterInUse:
         """Read the cluster, and the jobs that run on it."""
         from planner.cluster import read_hosts
         from planner.formats.topology_files import read_topology
-        from planner.scheduling.session import opened, running_jobs
+        from planner.scheduling.cluster_session import opened, running_jobs
 
         busy = read_hosts(self.busy, "--busy")
         cluster, taken = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
@@ -313,7 +313,7 @@ def resize(
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster import fold_names, mesh_job
     from planner.scheduling.cluster_changes import resize as solve
-    from planner.scheduling.session import own_placement
+    from planner.scheduling.cluster_session import own_placement
 
     cluster, jobs = files.opened()
     names = [job.placement.job for job in jobs]

@@ -133,7 +133,7 @@ def write_model(model: "BaseModel", output: Path | None) -> None:
 
 def tell_not_modelled(instance: "Instance") -> None:
     """Print on stderr what files that the instance was read from say that no figure follows."""
-    from planner.instance.read import not_modelled_notes
+    from planner.instance.validate import not_modelled_notes
 
     for note in not_modelled_notes(instance):
         print(note, file=sys.stderr)

@@ -14,7 +14,7 @@ from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
-from planner.imports.wishes import FabricWish
+from planner.imports.command_options import FabricWish
 from planner.plan.plan_files import kind_of, plan_of, read_plan
 
 if TYPE_CHECKING:

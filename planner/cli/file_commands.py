@@ -10,7 +10,7 @@ from typer import Argument, Typer
 from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_text, require_writable, write_atomically
-from planner.imports.wishes import GridOptions, Wish
+from planner.imports.command_options import GridOptions, Wish
 from planner.plan.plan_files import read_plan
 
 if TYPE_CHECKING:

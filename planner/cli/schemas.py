@@ -5,7 +5,7 @@ import json
 from pydantic import BaseModel
 
 from planner.cluster import Job, Placement
-from planner.instance.base import put_ranges
+from planner.instance.base_types import put_ranges
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
 

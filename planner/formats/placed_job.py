@@ -10,7 +10,7 @@ from planner.cluster import HOST_GPUS, Placement, Topology, fold_names, natural
 from planner.errors import InputError
 from planner.files import read_json
 from planner.formats.topology_rows import leaf_of
-from planner.instance.read import validated
+from planner.instance.validate import validated
 
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))

@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
 from planner.formats.topology_rows import TopologyRow, tree
-from planner.instance.read import ReadItems
+from planner.instance.validate import ReadItems
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric

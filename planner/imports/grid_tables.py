@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import csv_rows, read_text
-from planner.imports.wishes import GridOptions
+from planner.imports.command_options import GridOptions
 from planner.instance.grid import PowerNode
-from planner.instance.read import TrackedItems
+from planner.instance.validate import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
 
 Vectors = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from planner.errors import InputError, hint
 from planner.files import exists
 from planner.formats.yaml_text import YAML, read_data, scalar
+from planner.imports.command_options import Wish
 from planner.imports.huggingface import read_model
-from planner.imports.wishes import Wish
 from planner.instance.workload import Model, catalogue, racks_with
 from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind

@@ -10,8 +10,8 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.files import read_text
 from planner.imports import grid_tables
+from planner.imports.command_options import GridOptions
 from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch
-from planner.imports.wishes import GridOptions
 from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.

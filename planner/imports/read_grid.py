@@ -10,11 +10,11 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
+from planner.imports.command_options import GridOptions
 from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, read_table
 from planner.imports.instance_file import read_instance_file
-from planner.imports.wishes import GridOptions
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
-from planner.instance.read import NOT_MODELLED, ReadItems
+from planner.instance.validate import NOT_MODELLED, ReadItems
 from planner.physics.site.grid import normal_share
 
 OPTIONS = {

@@ -17,7 +17,7 @@ from planner.imports.megatron_flags import DEGREE_KEYS, KNOWN_BY, NO_WORDS, REME
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 from planner.plan.plan_sections import STAGE_DEGREES
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.base_types import Count, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 
 
 class BalancingAuthority(Sourced):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
+from planner.instance.base_types import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
 
 DAYS_A_MONTH = 365.25 / 12
 Recovery = Literal["restart", "warm-spares", "elastic"]

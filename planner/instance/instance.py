@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from planner.instance.base import Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema_key
+from planner.instance.base_types import Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema_key
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware, Reliability
 from planner.instance.network import Network, Wan

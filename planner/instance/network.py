@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Sourced
+from planner.instance.base_types import Count, Fraction, Frozen, NonNegative, Positive, Sourced
 
 MAX_TIERS = 4
 # Limits on every fabric, each with its value that limits nothing.

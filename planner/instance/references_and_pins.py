@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from planner.errors import InputError, hint
-from planner.instance.base import MAX_COUNT
+from planner.instance.base_types import MAX_COUNT
 from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative

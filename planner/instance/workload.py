@@ -10,7 +10,7 @@ from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler,
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
 
 LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.network import Switch
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from planner.instance.base import Count, Frozen, NonNegative, Positive
+from planner.instance.base_types import Count, Frozen, NonNegative, Positive
 from planner.instance.workload import catalogue
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy

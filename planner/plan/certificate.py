@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.framework_rules import FrameworkRules
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, WrapValidator, model_validator
 
-from planner.instance.base import Frozen, SchemaVersion
+from planner.instance.base_types import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.workload import ModelChoice
 from planner.plan import view

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.hardware import CheckpointTarget, Recovery
 from planner.instance.network import FabricFamily
 from planner.plan.certificate import Certificate

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
-from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
+from planner.models.joint.joint_question import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.search.loop import Loop
-from planner.models.joint.solve import Solving
-from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.solve_joint import Solving
+from planner.models.joint.tied_plans import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short

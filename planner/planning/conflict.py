@@ -10,17 +10,17 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
-from planner.models.joint.cache import JointCache
-from planner.models.joint.columns import some_in_memory
+from planner.models.joint.joint_question import JointSolution
 from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solve import Solving, solve_joint, world_of
-from planner.models.joint.world import JointSolution
+from planner.models.joint.search.fewest_days import ANY_PLAN
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
 from planner.plan.certificate import Conflict, decision_of
-from planner.planning.instance_parts import Change, change_to, in_fewest_days
+from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -62,7 +62,7 @@ def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
 def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
     """Return the smallest conflict, found before the deadline. OutOfTimeError: the deadline passed before its start."""
     if instance.grid is not None:
-        from planner.models.sites import solve as sites_conflict
+        from planner.models.sites import site_conflicts as sites_conflict
 
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
@@ -245,7 +245,7 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
     """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a site alone."""
-    from planner.models.joint.sites import Sites
+    from planner.models.joint.site_choice import Sites
 
     sites = Sites(instance=instance, seed=seed)
     sites.deadline = sites.fibre.deadline = deadline
@@ -299,7 +299,7 @@ def _memory_sentence(instance: Instance) -> str:
     text = f"{usable_gb:,.1f} GB of a GPU can be used"
     if instance.grid is None:
         return text
-    from planner.models.joint.sites import MANY_RACKS, Sites
+    from planner.models.joint.site_choice import MANY_RACKS, Sites
 
     racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
     if racks >= MANY_RACKS:

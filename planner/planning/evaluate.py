@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from planner.calibration.fit import is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
@@ -36,7 +36,7 @@ from planner.physics.training.step_prediction import Conditions, machine_of, mem
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
-from planner.planning.instance_parts import solved_with
+from planner.planning.changed_instance import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted

@@ -12,22 +12,22 @@ from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import NodeLoad, Options, Relaxation
-from planner.models.joint.cache import JointCache
-from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solve import Solving
-from planner.models.joint.split import Column
-from planner.models.joint.world import JointPlan, World
+from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.search.fewest_days import ANY_PLAN
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import Solving
+from planner.models.joint.stage_split import Column
 from planner.physics.site import cost
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
+from planner.planning.changed_instance import Change, in_fewest_days
 from planner.planning.conflict import least_cost_briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_months, ready_in, start_days
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.instance_parts import Change, in_fewest_days
 from planner.planning.question_variants import More, Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
 from planner.planning.solve import solve_instance
@@ -124,7 +124,7 @@ def _parts(
 
 def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
     """Return what would let sites hold a plan that a conflict of their rules excludes; of money, what a plan costs."""
-    from planner.models.sites import solve as sites
+    from planner.models.sites import site_conflicts as sites
 
     moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
     budget = instance.limits.budget_usd
@@ -137,7 +137,7 @@ def _relaxations(instance: Instance, rules: Collection[str], options: Options) -
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
     """Return what each candidate could carry alone of a plan's load, or of the pinned racks, the most first."""
-    from planner.models.sites import solve as sites
+    from planner.models.sites import site_conflicts as sites
 
     late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
     racks, opened = instance.pins.get("sites.racks"), set[str]()

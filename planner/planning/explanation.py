@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.models import NodeLoad, Relaxation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan_sections import LayoutPlan

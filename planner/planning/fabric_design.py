@@ -15,10 +15,10 @@ import numpy as np
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
-from planner.models.fabric.chooser import Lengths, Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable
+from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.link_prices import switch_modes
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
@@ -27,7 +27,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
-from planner.planning.instance_parts import solved_with
+from planner.planning.changed_instance import solved_with
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import (
     TransportName,

@@ -13,11 +13,11 @@ from itertools import pairwise
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
+from planner.models.joint.joint_question import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solve import Solving, solve_joint
-from planner.models.joint.world import CENTS, JointPlan, JointSolution
+from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
@@ -25,9 +25,9 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
+from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import alone_on, best_choice, named
-from planner.planning.instance_parts import as_asked
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn

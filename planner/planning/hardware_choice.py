@@ -9,17 +9,17 @@ from planner.errors import InputError
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
+from planner.models.joint.joint_question import CENTS, EPS, JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
-from planner.models.joint.solve import Solving, solve_joint
-from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointSolution, World
+from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.stage_split import Column
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
+from planner.planning.changed_instance import as_asked
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
-from planner.planning.instance_parts import as_asked
 from planner.planning.joint_plan import refused_of
 from planner.solvers.progress import start
 

@@ -8,7 +8,7 @@ from planner.instance.instance import Instance
 from planner.models import Options, batch_shares
 from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
-from planner.models.joint.space import JointProblem
+from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.training import step_prediction
@@ -30,7 +30,7 @@ from planner.plan.certificate import (
 )
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
-from planner.planning.instance_parts import solved_with
+from planner.planning.changed_instance import solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report
 from planner.solvers.signals import ENDED, Deadline

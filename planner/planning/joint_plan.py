@@ -11,17 +11,17 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from planner.checks.joint_columns import max_racks
 from planner.checks.joint_proof import highest_bound
+from planner.checks.strategy_space import max_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, rack_order
-from planner.models.joint.cache import JointCache
-from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
+from planner.models.joint.joint_question import JointPlan, JointSolution
+from planner.models.joint.search_cache import JointCache
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
-from planner.models.joint.world import JointPlan, JointSolution
+from planner.models.joint.tied_plans import freed_of_rules
 from planner.physics import no_tick, spares, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -60,8 +60,8 @@ from planner.plan.plan_sections import (
     SitesPlan,
     WanPlan,
 )
+from planner.planning.changed_instance import solved_with
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
-from planner.planning.instance_parts import solved_with
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
@@ -70,7 +70,7 @@ from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED, Cause, Deadline
 
 if TYPE_CHECKING:
-    from planner.models.joint.sites import Sites
+    from planner.models.joint.site_choice import Sites
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
@@ -108,7 +108,7 @@ def plan_of(
     bound = None if bound is None else min(bound, value)
     certificate = _certificate(instance, solution, value, bound, options, seconds)
     if section is not None and goal == "total_cost_of_ownership_usd":
-        from planner.models.joint.places.section import over_the_run
+        from planner.models.joint.shapes.chosen_sites import over_the_run
 
         made = over_the_run(section.certificate, value, cost.alike_usd(instance, run.years))
         section = section.replaced(certificate=made)
@@ -191,8 +191,8 @@ def _at_cheapest_energy(
     """Return a choice at the sites of cheapest energy among those of equal capital, in the time left, and the sites."""
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
         return choice, None
-    from planner.models.joint.places.section import of_cheapest_energy
-    from planner.models.joint.sites import Sites
+    from planner.models.joint.shapes.chosen_sites import of_cheapest_energy
+    from planner.models.joint.site_choice import Sites
 
     def sites_of(choice: JointPlan) -> Sites:
         asked = instance
@@ -217,7 +217,7 @@ def _sites_and_fibre(
     placed, column = choice.placed, choice.column
     if placed is None or sites is None:
         return None, None
-    from planner.models.joint.places.section import confirmed, sites_section
+    from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
 
     def seconds_left(first: Certificate) -> float:
         """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
+from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
-from planner.imports.wishes import FabricWish
-from planner.instance.base import out_of_range
+from planner.instance.base_types import out_of_range
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
+from planner.instance.validate import Faults, validated
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.links import lanes_of
@@ -167,7 +167,7 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
             asked = Choose.model_validate(choose)
         except ValidationError:
             return  # the whole instance is refused with the same complaint, under its own path
-        from planner.models.model_size import any_model
+        from planner.models.model_choice import any_model
 
         try:
             start = any_model(asked)

@@ -14,19 +14,19 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.errors import InputError, InternalError
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on, strategy_of
-from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
+from planner.models.model_choice import ModelCandidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
-from planner.planning.instance_parts import as_asked, in_fewest_days
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 

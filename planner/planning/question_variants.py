@@ -9,7 +9,7 @@ from planner.instance.network import NETWORK_LIMITS
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES
-from planner.planning.instance_parts import Change, change_to
+from planner.planning.changed_instance import Change, change_to
 
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 MILLION = 1e6

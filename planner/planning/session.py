@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from planner.checks.check_plan import check
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.split import Column
-from planner.models.joint.world import World
+from planner.models.joint.joint_question import World
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.stage_split import Column
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
+from planner.planning.changed_instance import as_asked
 from planner.planning.frontier import POINTS, Frontier, curve_around, why_no_curve
-from planner.planning.instance_parts import as_asked
 from planner.planning.load import load_instance
-from planner.planning.plausible import warn
+from planner.planning.plausible_ranges import warn
 from planner.planning.solve import options_of, solve_instance
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import Event, Reporter, recording, turn

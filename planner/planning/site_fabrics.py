@@ -8,7 +8,7 @@ from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
-from planner.models.fabric.chooser import Template
+from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
@@ -161,7 +161,7 @@ def frontier(
     ValueError: the plan has no layout or no fabric.
     """
     from planner.checks.fabric import frontier as rules
-    from planner.models.fabric.frontier import alternatives
+    from planner.models.fabric.fabric_frontier import alternatives
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")

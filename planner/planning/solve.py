@@ -10,9 +10,9 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.solve import Solving, refuse_unusable_pins
-from planner.models.joint.world import EPS, JointSolution
+from planner.models.joint.joint_question import EPS, JointSolution
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
@@ -29,7 +29,7 @@ from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted, with_a_first_plan_of_its_own
 
 if TYPE_CHECKING:
-    from planner.models.joint.sites import Sites
+    from planner.models.joint.site_choice import Sites
 
 UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
@@ -53,7 +53,7 @@ def solve_instance(
         if instance.pins and instance.objective.minimize != "loss":
             refuse_unusable_pins(instance)
         with uninterrupted():
-            import planner.models.joint.sites  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
+            import planner.models.joint.site_choice  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     if isinstance(progress, Reporter):
         progress.writer = lambda found: checked_plan(found[0], found[1], found[2], options)
     deadline = Deadline(options.time_limit)
@@ -208,7 +208,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
 
 
 def _sites_of(instance: Instance, solving: Solving) -> "Sites":
-    from planner.models.joint.sites import Sites
+    from planner.models.joint.site_choice import Sites
 
     sites = Sites(instance=instance, seed=solving.options.seed, threads=solving.options.threads)
     sites.deadline = solving.deadline

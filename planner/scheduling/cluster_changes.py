@@ -28,12 +28,12 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.formats.placed_job import read_placement
 from planner.models import Options
-from planner.models.placement import cluster_changes as changes
+from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
+from planner.models.placement.place_job import FORMULATION, Solution, answer, solve
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Progress
-from planner.models.placement.solve import FORMULATION, Solution, answer, solve
 from planner.scheduling import placing
-from planner.scheduling.session import Cluster, opened, options_of
+from planner.scheduling.cluster_session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
 

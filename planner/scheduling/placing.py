@@ -25,8 +25,8 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
+from planner.models.placement.place_job import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem
-from planner.models.placement.solve import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from planner.errors import InputError
-from planner.instance.base import Count, Positive, Sourced, out_of_range
-from planner.instance.read import validated
+from planner.instance.base_types import Count, Positive, Sourced, out_of_range
+from planner.instance.validate import validated
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

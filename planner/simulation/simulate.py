@@ -10,7 +10,7 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import traffic

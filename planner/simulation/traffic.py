@@ -13,7 +13,7 @@ import numpy as np
 from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_text
-from planner.instance.base import range_of
+from planner.instance.base_types import range_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from planner.errors import InputError, hint
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
-from planner.instance.read import dotted
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
+from planner.instance.validate import dotted
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 

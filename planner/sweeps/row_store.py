@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_serializer, field_validator
 
 from planner.errors import InputError, needed
 from planner.files import csv_text, read_bytes, require_writable, unwritable, write_atomically, write_fallback
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.physics.training import step_prediction
 from planner.plan.plan import Curve, Figure, Plan, digest
 from planner.planning.frontier import Frontier

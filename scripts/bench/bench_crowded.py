@@ -9,8 +9,8 @@ import time
 from collections import Counter
 
 from planner.models import Options
+from planner.models.placement.place_job import solve
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, names
-from planner.models.placement.solve import solve
 
 SIZES = (32, 64, 128, 256, 512)  # leaves
 FULLNESS = (0.95, 0.98, 0.99, 1.0)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.solve import solve_joint
-from planner.models.joint.world import JointSolution
+from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import solve_joint
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"

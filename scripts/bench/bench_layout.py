@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.solve import solve_joint
-from planner.models.joint.world import JointSolution
+from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import solve_joint
 from planner.planning.load import load_instance
 
 SEQUENCE, SHOWN = 2048, 25  # tokens; lines of a profile

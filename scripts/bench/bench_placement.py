@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural, slots
-from planner.scheduling.session import Cluster
+from planner.scheduling.cluster_session import Cluster
 
 LEAF, PER_POD = 32, 16
 

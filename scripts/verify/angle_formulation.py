@@ -15,8 +15,8 @@ import pyomo.environ as pyo
 from planner.instance.grid import Grid, Line, NewLine, PowerNode
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.sites.model import build
 from planner.models.sites.split_data import SplitData, gather, years
+from planner.models.sites.split_model import build
 
 
 def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData]:

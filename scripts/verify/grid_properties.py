@@ -17,8 +17,8 @@ from best_splits import split
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
-from planner.models.sites.model import build
 from planner.models.sites.split_data import gather
+from planner.models.sites.split_model import build
 from planner.planning.load import load_instance
 from planner.solvers import highs
 

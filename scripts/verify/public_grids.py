@@ -17,8 +17,8 @@ import grid_properties
 import numpy as np
 
 from planner.errors import InputError
+from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid, shortage
-from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid
 from planner.physics.site.grid import PowerNetwork
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.cluster import Job, expand, fold_names, slots
 from planner.formats.slurm import write_conf
-from planner.scheduling.session import Cluster
+from planner.scheduling.cluster_session import Cluster
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 from slurm_controller import Controller, controller, why_not

@@ -17,7 +17,7 @@ from worked_plan import instance_with
 import planner
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_folder
-from planner.instance.base import Sourced
+from planner.instance.base_types import Sourced
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Network, Switch
 from planner.instance.workload import REPLACED, SWITCHES, Model, Software, catalogue, completed

@@ -14,7 +14,7 @@ from worked_plan import LAYOUT, instance_with
 import planner
 from planner.cluster import GroupKind, Job
 from planner.plan.plan import Plan
-from planner.scheduling.session import Cluster
+from planner.scheduling.cluster_session import Cluster
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "days": {},

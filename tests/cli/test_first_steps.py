@@ -14,12 +14,12 @@ from each_case import each
 import planner
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
+from planner.imports.command_options import Wish
 from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_names
-from planner.imports.wishes import Wish
 from planner.instance.instance import Instance
 from planner.instance.workload import catalogue, racks_with
 from planner.planning.load import load_instance
-from planner.planning.plausible import implausible
+from planner.planning.plausible_ranges import implausible
 from planner.report.tables import KINDS
 from planner.sweeps.axes import canonical
 

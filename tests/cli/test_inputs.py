@@ -26,8 +26,8 @@ from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import read_topology
 from planner.formats.topology_rows import MAX_NAMES_OF_FILE
+from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid
-from planner.imports.wishes import GridOptions
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 from planner.report.plots.sweep_rows import read_rows as drawn_rows
@@ -252,13 +252,13 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 
 def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind of a file is seen in what was read of it, not by opening it a second time."""
-    from planner.scheduling import session
+    from planner.scheduling import cluster_session
 
     seen: list[Any] = []
-    monkeypatch.setattr(session, "clock_of", lambda _, plan, __: seen.append(plan))
-    monkeypatch.setattr(session, "fastest", lambda *_, **__: None)
+    monkeypatch.setattr(cluster_session, "clock_of", lambda _, plan, __: seen.append(plan))
+    monkeypatch.setattr(cluster_session, "fastest", lambda *_, **__: None)
     with piped(PLAN.model_dump_json()) as pipe:
-        session.place_by_time(None, pipe)  # type: ignore[arg-type]
+        cluster_session.place_by_time(None, pipe)  # type: ignore[arg-type]
     monkeypatch.setattr("planner.planning.site_fabrics.frontier", lambda plan, **_: seen.append(plan) or ())
     with piped(PLAN.model_dump_json()) as pipe:
         assert invoke("fabric", "pareto", pipe).exit_code == 3

@@ -20,9 +20,9 @@ from typer.testing import Result
 
 from planner.checks.check_plan import check
 from planner.cli.console import ExitCode
-from planner.models.joint.columns import strategy_bound
-from planner.models.joint.search.days import FewestDays
-from planner.models.joint.world import JointPlan
+from planner.models.joint.joint_question import JointPlan
+from planner.models.joint.search.fewest_days import FewestDays
+from planner.models.joint.strategy_tables import strategy_bound
 from planner.plan.certificate import ON_TRUST
 from planner.plan.plan import Plan
 from planner.planning import conflict
@@ -76,7 +76,7 @@ def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monk
             os.kill(os.getpid(), number)
         return strategy_bound(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", bounded)
+    monkeypatch.setattr("planner.models.joint.search.branch_and_bound.strategy_bound", bounded)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
     assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "unknown", "interrupted")
@@ -92,7 +92,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the second signal raises KeyboardInterrupt")
 
-    monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", twice)
+    monkeypatch.setattr("planner.models.joint.search.branch_and_bound.strategy_bound", twice)
     before = signal.getsignal(signal.SIGTERM)
     done, path = solve(tmp_path)
     assert done.exit_code == ExitCode.INTERRUPTED and not path.exists()

@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterator
 
 from planner.cluster import PlacedGroup, Placement
+from planner.models.placement.place_job import Solution
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
-from planner.models.placement.solve import Solution
 from planner.plan.certificate import Certificate
 
 PROVEN = Certificate(

@@ -10,7 +10,7 @@ from typing import Any
 import joint_toys
 
 from planner.cli.schemas import schema_text
-from planner.instance.base import range_of
+from planner.instance.base_types import range_of
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]

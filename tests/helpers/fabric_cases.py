@@ -11,10 +11,10 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models import FabricRequest, rack_order
-from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import DesignTable
-from planner.models.fabric.frontier import worst_traffic
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.fabric_frontier import worst_traffic
+from planner.models.fabric.fabric_templates import Template, Templates
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import Imported, import_grid
-from planner.imports.wishes import GridOptions
 
 # Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, and a branch
 # out of service.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.models.joint.space import JointProblem, Strategy, strategies_of, strategy, ways_to_cut
+from planner.models.joint.strategy_space import JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 
 
 def strategies(problem: JointProblem) -> Iterator[Strategy]:

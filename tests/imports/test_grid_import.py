@@ -18,9 +18,9 @@ from site_grids import case, line, node
 
 from planner.errors import InputError
 from planner.imports import grid_tables, read_grid
+from planner.imports.command_options import GridOptions
 from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import geojson, import_grid, shortage
-from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.site.wan import great_circle_km
 from planner.planning.load import load_instance

@@ -8,8 +8,8 @@ from each_case import each
 from import_cases import CASE, imported, put
 
 from planner.errors import InputError
+from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid, part, text
-from planner.imports.wishes import GridOptions
 from planner.instance.grid import Grid
 
 SETS = {

@@ -7,7 +7,7 @@ import pytest
 from each_case import each
 
 from planner.instance.workload import DepthLaw, Family
-from planner.models import model_size
+from planner.models import model_choice
 from planner.physics.training import transformer
 
 DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
@@ -33,7 +33,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
         ):
             if hidden > family.max_aspect * layers:
                 continue
-            size = model_size.size(model_size.model_of(family, layers, units))
+            size = model_choice.size(model_choice.model_of(family, layers, units))
             if abs(size - target) <= family.tolerance * target:
                 found.append(
                     (abs(1000 * layers - round(1000 * transformer.layers_of(depth, hidden))), abs(size - target))
@@ -48,7 +48,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
 @pytest.mark.parametrize("seed", range(40))
 def test_agrees_with_trying_every_shape(seed: int) -> None:
     family, depth, target = random_family(seed)
-    found, every = model_size.choose_shape(family, depth, target), every_shape(family, depth, target)
+    found, every = model_choice.choose_shape(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
     if found is not None:
         away = abs(1000 * found.layers - round(1000 * transformer.layers_of(depth, found.hidden)))
@@ -58,21 +58,21 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
 @each("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
 def test_large_shapes_are_buildable(target: float) -> None:
     family = Family()
-    found = model_size.choose_shape(family, DepthLaw(aspect=128.0), target)
-    assert abs(model_size.size(found) / target - 1) <= 0.01
+    found = model_choice.choose_shape(family, DepthLaw(aspect=128.0), target)
+    assert abs(model_choice.size(found) / target - 1) <= 0.01
     assert found.heads % 8 == 0 and found.hidden == found.heads * 128
     assert 32 <= found.hidden / found.layers <= 2048
 
 
 def test_no_shape_where_none_divides() -> None:
-    assert model_size.choose_shape(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
+    assert model_choice.choose_shape(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
 
 
 def test_of_many_narrow_widths_one_is_on_the_law() -> None:
     """Some 5,000 widths in steps of 9 have shapes with the target's parameters, and one of them the law's depth."""
     family = Family(head_size=3, heads_multiple_of=3, vocabulary=128_000, tolerance=0.02)
     depth, target = DepthLaw(aspect=128.0), 8.4e10
-    found = model_size.choose_shape(family, depth, target)
+    found = model_choice.choose_shape(family, depth, target)
     assert found is not None and found.hidden % 9 == 0
-    assert abs(model_size.size(found) - target) <= 0.02 * target
+    assert abs(model_choice.size(found) - target) <= 0.02 * target
     assert found.layers == round(found.hidden / 128)

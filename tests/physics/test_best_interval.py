@@ -16,7 +16,7 @@ from joint_brute_failures import stretches_by_search
 
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.workload import catalogue
-from planner.models.joint.calendar import Calendar
+from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.recovery import (
     CheckpointedJob,
     best_interval,

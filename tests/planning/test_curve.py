@@ -19,7 +19,7 @@ from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.solve_joint import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier

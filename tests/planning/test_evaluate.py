@@ -17,8 +17,8 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
-from planner.models.joint.search.days import Kind, kind_of
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.search.fewest_days import Kind, kind_of
+from planner.models.joint.solve_joint import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of

@@ -16,12 +16,12 @@ from worked_plan import LAYOUT, instance_with
 import planner
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
+from planner.models.joint.search_cache import JointCache
 from planner.plan.plan import Plan
 from planner.planning import explain, question_variants
+from planner.planning.changed_instance import change_to
 from planner.planning.explain import _Answer, _Questions, limits_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
-from planner.planning.instance_parts import change_to
 from planner.planning.question_variants import Variant, variants_of
 from planner.solvers.signals import Deadline
 from planner.units import power

@@ -19,11 +19,11 @@ from worked_plan import INSTANCE, edited_at, small
 import planner
 from planner.cli.fabric_commands import KEYS
 from planner.errors import InputError
-from planner.imports.wishes import FabricWish
+from planner.imports.command_options import FabricWish
 from planner.instance.instance import FabricInstance
 from planner.models import Options
-from planner.models.fabric.chooser import Templates
-from planner.models.joint.solve import solve_joint
+from planner.models.fabric.fabric_templates import Templates
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan

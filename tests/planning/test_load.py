@@ -20,16 +20,16 @@ from planner import changed
 from planner.cluster import Job
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_names
-from planner.instance.base import RANGES, out_of_range, range_of
+from planner.instance.base_types import RANGES, out_of_range, range_of
 from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.read import put_stand_in
+from planner.instance.validate import put_stand_in
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
 from planner.planning.load import load_instance
-from planner.planning.plausible import RANGES as USUAL
-from planner.planning.plausible import implausible, implausible_figures
-from planner.planning.plausible import range_of as usual_range
+from planner.planning.plausible_ranges import RANGES as USUAL
+from planner.planning.plausible_ranges import implausible, implausible_figures
+from planner.planning.plausible_ranges import range_of as usual_range
 from planner.report.statements.verdict import implausible_inputs
 from planner.simulation.routing import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for

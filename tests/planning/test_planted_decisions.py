@@ -16,8 +16,8 @@ from wan_graphs import random_case
 
 import planner
 from planner.models import Options, wan
-from planner.models.placement import solve as placement
-from planner.models.placement.cluster_changes import (
+from planner.models.placement import place_job as placement
+from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,
@@ -52,7 +52,7 @@ def joint_of_sites() -> Answer:
 def joint_without_duals() -> Answer:
     """Return the same where the duals of a relaxation prove nothing, so that CP-SAT is asked."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.models.joint.places.section.lower_bound", lambda *_, **__: None)
+        patch.setattr("planner.models.joint.shapes.chosen_sites.lower_bound", lambda *_, **__: None)
         return joint_of_sites()
 
 

@@ -9,10 +9,10 @@ from tiers import more, slow
 
 import planner
 from planner.checks import joint_proof
-from planner.checks.joint_columns import max_racks
 from planner.checks.joint_proof import missing_columns
-from planner.models.joint.cache import JointCache
-from planner.models.joint.sites import Sites
+from planner.checks.strategy_space import max_racks
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.site_choice import Sites
 from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import session as starts

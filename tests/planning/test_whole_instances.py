@@ -18,7 +18,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve_joint import solve_joint
 from planner.plan.certificate import Conflict
 from planner.planning.joint_plan import without_plan
 from planner.planning.load import load_instance

@@ -9,10 +9,10 @@ from planner.checks.placement import check_placement
 from planner.cluster import Job, Placement, Topology
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.placement.solve import solve
+from planner.models.placement.place_job import solve
 from planner.scheduling.cluster_changes import place_queue, preempt, replace
+from planner.scheduling.cluster_session import Cluster
 from planner.scheduling.placing import in_units, level_to_place
-from planner.scheduling.session import Cluster
 
 WHAT = {"member": "members", "data": "groups"}
 

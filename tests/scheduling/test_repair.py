@@ -15,10 +15,10 @@ from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.placement.cluster_changes import IncompleteGroup, LeafLoad, cost, in_order, repair
+from planner.models.placement.placement_changes import IncompleteGroup, LeafLoad, cost, in_order, repair
 from planner.models.placement.placement_problem import Leaf
 from planner.scheduling.cluster_changes import _targets, defragment, place_queue, preempt, replace, resize
-from planner.scheduling.session import Cluster
+from planner.scheduling.cluster_session import Cluster
 
 
 def world(seed: int) -> tuple[Cluster, Job, Placement]:

@@ -15,8 +15,8 @@ import planner
 from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, natural, read_job
 from planner.errors import InputError, PlannerError
+from planner.scheduling.cluster_session import Cluster
 from planner.scheduling.placing import rules_of
-from planner.scheduling.session import Cluster
 
 
 def random_world(seed: int) -> tuple[Topology, Job, list[str]]:

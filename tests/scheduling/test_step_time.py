@@ -21,7 +21,7 @@ from planner.physics.network.topology import Design
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan
-from planner.scheduling.session import Clock, Cluster, clock_of, fastest
+from planner.scheduling.cluster_session import Clock, Cluster, clock_of, fastest
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36}

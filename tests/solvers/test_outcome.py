@@ -13,7 +13,7 @@ from planted import ANSWERS, BACK_ENDS, Planted
 
 from planner.errors import InputError
 from planner.models import batch_shares
-from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.models.joint.strategy_space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.plan import certificate
 from planner.solvers import cpsat, cpsat_from_pyomo, highs, statuses
 from planner.solvers.outcome import Outcome, Stop

@@ -16,7 +16,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
 from planner.models.fabric.link_prices import LinkPrices, Prices, times
 from planner.models.fabric.site_mode import BELOW, SiteMode, members
-from planner.models.fabric.traffic import SHARES, LeafLoads
+from planner.models.fabric.site_traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, pod_sizes
 from planner.physics.network.dragonfly import assured_links, exchanged_links
 from planner.physics.network.dragonfly import part_sizes as parts_of

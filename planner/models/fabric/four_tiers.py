@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
 from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
 from planner.models.fabric.trees import NONE, fewest_boxes, part_sizes, pod_sizes, spine_bundles, wirings
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep

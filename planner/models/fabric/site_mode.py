@@ -23,7 +23,7 @@ from planner.models.fabric.design_table import (
     no_options,
 )
 from planner.models.fabric.link_prices import LinkPrices, Mode, Prices, times
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network.links import spare_ports
 from planner.physics.network.transport import wan_ports
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, no_options, pareto_front
 from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
-from planner.models.fabric.traffic import ALLREDUCES, FLOWS, LeafLoads
+from planner.models.fabric.site_traffic import ALLREDUCES, FLOWS, LeafLoads
 from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import spare_ports
 

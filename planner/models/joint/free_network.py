@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from planner.instance.instance import Instance
-from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.joint_question import CENTS, EPS, JointPlan, World
+from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import RACKS_ALONE
-from planner.models.joint.search.days import FewestDays
-from planner.models.joint.search.dive import SAMPLED, likely, sampled
-from planner.models.joint.search.loop import Loop
-from planner.models.joint.space import JointProblem, problem_of
-from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointPlan, World
+from planner.models.joint.search.fewest_days import FewestDays
+from planner.models.joint.search.first_plans import SAMPLED, likely, sampled
+from planner.models.joint.search.least_capital import LeastCapital
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import JointProblem, problem_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions

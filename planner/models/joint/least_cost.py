@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import FewestFreeDays
-from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.joint_question import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.search.loop import Loop
-from planner.models.joint.solve import world_of
-from planner.models.joint.space import Strategy
-from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.search.least_capital import LeastCapital
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import world_of
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Strategy
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.operations import LayerShape

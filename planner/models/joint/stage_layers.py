@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.bounds import RowConditions
-from planner.models.joint.space import Flags, Floats, Ints
-from planner.models.joint.split import Column, Stages
+from planner.models.joint.stage_split import Column, Stages
+from planner.models.joint.strategy_space import Flags, Floats, Ints
+from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 

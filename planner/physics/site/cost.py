@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from planner.instance.base import Frozen
+from planner.instance.base_types import Frozen
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware, Rack
 from planner.instance.instance import Instance, Operation

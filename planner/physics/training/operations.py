@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from planner.instance.base import Dtype
+from planner.instance.base_types import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics import Num

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from planner.instance.base import Sourced
+from planner.instance.base_types import Sourced
 from planner.instance.instance import Instance
-from planner.instance.read import not_modelled_notes
+from planner.instance.validate import not_modelled_notes
 from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
@@ -16,7 +16,7 @@ from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
-from planner.planning.plausible import implausible
+from planner.planning.plausible_ranges import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS

@@ -15,12 +15,19 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.column_times import COARSE, PipelineSplits, StepTimeBound, columns_in_time, fastest_ranges, witness
-from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
+from planner.checks.strategy_space import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
+from planner.checks.strategy_times import (
+    COARSE,
+    PipelineSplits,
+    StepTimeBound,
+    columns_in_time,
+    fastest_ranges,
+    witness,
+)
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
-from planner.models.joint.space import problem_of
+from planner.models.joint.strategy_space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions

@@ -20,7 +20,7 @@ from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models import FabricRequest
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of

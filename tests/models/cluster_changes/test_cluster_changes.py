@@ -9,7 +9,7 @@ import pytest
 from cluster_cases import ways
 
 from planner.models import Options
-from planner.models.placement.cluster_changes import (
+from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,

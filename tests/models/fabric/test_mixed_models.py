@@ -12,8 +12,8 @@ from fabric_cases import every_template, instance, switch, templates
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.fabric.chooser import Template
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.fabric_templates import Template
+from planner.models.fabric.site_traffic import SiteTraffic
 
 GPU_LINK_USD, SWITCH_LINK_USD = 680.0, 1830.0
 LEAF, SPINE = switch(64, 36e3), switch(128, 150e3)

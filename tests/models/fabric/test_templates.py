@@ -20,10 +20,10 @@ from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
 from planner.models import FabricRequest, rack_order
-from planner.models.fabric.chooser import Templates
 from planner.models.fabric.design_table import DesignTable, Ints
+from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (

@@ -9,7 +9,7 @@ from dragonfly_cases import enough_between_groups, every_dragonfly
 from each_case import each
 from fabric_cases import PHI, beaten, crossings, every_template, instance, request, switch, templates
 
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown

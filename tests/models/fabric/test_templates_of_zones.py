@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from fabric_cases import PHI, beaten, instance, switch, templates
 
-from planner.models.fabric import chooser, four_tiers
-from planner.models.fabric.chooser import Templates
+from planner.models.fabric import fabric_templates, four_tiers
 from planner.models.fabric.design_table import AT, DominanceTest, Ints, no_options
+from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 Asked = list[SiteMode]
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         found.extend([s] * (not s.mode.grouped))
         return four_tiers.sizes_of_zones(s)
 
-    monkeypatch.setattr(chooser, "ZONES", chooser.ZONES._replace(sizes=noted))
+    monkeypatch.setattr(fabric_templates, "ZONES", fabric_templates.ZONES._replace(sizes=noted))
     return found
 
 

@@ -13,9 +13,9 @@ from planner.checks.fabric import joined_racks
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import FABRIC, PINS, check_pins
-from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
-from planner.models.fabric.traffic import SiteTraffic
+from planner.models.fabric.fabric_templates import Template
+from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd, min_uplinks
 from planner.physics.network.topology import Design
 

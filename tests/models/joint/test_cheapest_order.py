@@ -15,16 +15,16 @@ from tiers import more
 
 from planner.instance.grid import InterconnectUpgrade
 from planner.models import Options
-from planner.models.joint.columns import column_at, pipelines_of
-from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
-from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate, SlowdownLevel
-from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_prices import Prices
-from planner.models.joint.places.site_question import Circuit
+from planner.models.joint.joint_question import EPS, JointPlan, Shape, Target, open_sites, shapes
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
-from planner.models.joint.sites import Sites
-from planner.models.joint.solve import world_of
-from planner.models.joint.world import EPS, JointPlan, Shape, Target, open_sites, shapes
+from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
+from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.shapes.site_prices import Prices
+from planner.models.joint.shapes.site_question import Circuit
+from planner.models.joint.site_choice import Sites
+from planner.models.joint.solve_joint import world_of
+from planner.models.joint.strategy_tables import column_at, pipelines_of
 from planner.solvers.signals import Deadline
 
 

@@ -15,13 +15,20 @@ from worked_plan import named
 import planner
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint import ends
-from planner.models.joint.cache import JointCache
-from planner.models.joint.ends import ends_within, kinds_of, layout_simplicity, local_share, simplest_within, simplicity
+from planner.models.joint import tied_plans
+from planner.models.joint.joint_question import JointPlan, World
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.search.loop import Loop
-from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.world import JointPlan, World
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.tied_plans import (
+    ends_within,
+    kinds_of,
+    layout_simplicity,
+    local_share,
+    simplest_within,
+    simplicity,
+)
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
 from planner.solvers.signals import Deadline
@@ -84,9 +91,9 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
     # Of each layout its cheapest plan; layouts that do not tie have the least rank of all: none may be found.
     ranks = {layout_of(x.column): -x.usd for x in sorted(every.tying(limit, usd), key=lambda x: -x.usd)}
-    monkeypatch.setattr(ends, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
-    monkeypatch.setattr(ends, "simplicity", lambda plan: ends.least_simplicity(plan.column))
-    found = ends.ends_within(world, best, share, search=search)
+    monkeypatch.setattr(tied_plans, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
+    monkeypatch.setattr(tied_plans, "simplicity", lambda plan: tied_plans.least_simplicity(plan.column))
+    found = tied_plans.ends_within(world, best, share, search=search)
     own, last = found.by_name["capital"].plan, found.plan
     assert (own.capital_usd, own.seconds) == pytest.approx((cheapest.usd, cheapest.seconds), rel=1e-9)
     if i.network is None:
@@ -138,7 +145,7 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
     plan = cheapest.run().plan
     assert plan is not None
-    ties = ends._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
+    ties = tied_plans._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
     nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
     ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
     found, proven = ties.least(2.0, **ranked)

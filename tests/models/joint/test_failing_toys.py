@@ -13,9 +13,9 @@ import planner
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.calendar import Calendar
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.solve import world_of
+from planner.models.joint.solve_joint import world_of
+from planner.models.joint.stops_and_spares import Calendar
 from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)

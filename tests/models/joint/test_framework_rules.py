@@ -13,14 +13,14 @@ from tiers import more
 import planner
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
+from planner.imports.command_options import Wish
 from planner.imports.instance_file import first_instance
-from planner.imports.wishes import Wish
 from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.models import Options
-from planner.models.joint.solve import solve_joint
-from planner.models.joint.space import problem_of
+from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.strategy_space import problem_of
 from planner.plan.certificate import declared_space
 from planner.plan.plan_sections import LayoutPlan
 from planner.report.summary import summary

@@ -26,14 +26,14 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import GradientExchange, Options, WanRequest
 from planner.models import wan as wan_design
-from planner.models.joint import columns
-from planner.models.joint.columns import rounds_up_to
-from planner.models.joint.places.section import sites_section
-from planner.models.joint.places.site_question import Circuit, Joined, SitePart
-from planner.models.joint.sites import Sites
-from planner.models.joint.solve import solve_joint
-from planner.models.joint.space import problem_of
-from planner.models.joint.world import JointSolution
+from planner.models.joint import strategy_tables
+from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.shapes.chosen_sites import sites_section
+from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
+from planner.models.joint.site_choice import Sites
+from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.strategy_space import problem_of
+from planner.models.joint.strategy_tables import rounds_up_to
 from planner.physics.site import cost, wan
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import FIRST_PLAN_SECONDS, Deadline, OutOfTimeError
@@ -379,7 +379,7 @@ def test_rounds_without_end_are_not_listed() -> None:
 def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = joint_toys.toy(7)
     whole = solve_joint(toy, Options(), lambda _: None)
-    monkeypatch.setattr(columns, "BLOCK", 7)
+    monkeypatch.setattr(strategy_tables, "BLOCK", 7)
     few = solve_joint(toy, Options(), lambda _: None)
     assert (few.days, few.lower_bound, few.status) == (whole.days, whole.lower_bound, whole.status)
 

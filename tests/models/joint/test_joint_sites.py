@@ -20,18 +20,18 @@ from tiers import more
 
 import planner
 from planner.checks import power_flow
-from planner.checks.joint_columns import max_site_racks
+from planner.checks.strategy_space import max_site_racks
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.joint import bounds
-from planner.models.joint.places import section, site_bounds, site_question
-from planner.models.joint.places.milp import stated
-from planner.models.joint.places.section import confirmed, sites_section
-from planner.models.joint.places.site_bounds import SiteBounds, rounded_up
-from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart, SitesExtent, without_dear_pairs
-from planner.models.joint.sites import Sites
-from planner.models.sites.model import penalty_musd
+from planner.models.joint import time_bounds
+from planner.models.joint.shapes import chosen_sites, site_bounds, site_question
+from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
+from planner.models.joint.shapes.site_bounds import SiteBounds, rounded_up
+from planner.models.joint.shapes.site_milp import stated
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent, without_dear_pairs
+from planner.models.joint.site_choice import Sites
 from planner.models.sites.split_data import capital_musd
+from planner.models.sites.split_model import penalty_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
@@ -205,7 +205,8 @@ def test_what_is_cheapest_is_proven_again(seed: int) -> None:
     sites, parts = Sites(instance=with_network(i)), tuple(SitePart(1, n, ((3e4, 0.3), (2e4, 0.7))) for n in (2, 1))
     found = sites.cheapest(parts, WIDE)
     assert confirmed(sites, found, 20) in ("confirmed by a dual bound", "confirmed by CP-SAT")
-    assert section.least_usd(sites, sites.question(parts, WIDE, {}), 20) == pytest.approx(found.proof.bound, rel=1e-6)
+    least = chosen_sites.least_usd(sites, sites.question(parts, WIDE, {}), 20)
+    assert least == pytest.approx(found.proof.bound, rel=1e-6)
     claimed = replace(found.proof, bound=found.proof.bound + 1e3)
     assert confirmed(sites, replace(found, proof=claimed), 20) == "on trust"
 
@@ -370,7 +371,7 @@ def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> 
     for layers in range(stages, 20):
         ways = range(1, layers - stages + 2) if stages > 1 else [layers]
         slowest = [max(-(-(layers - last) // max(1, stages - 1)) * 1.25, last * 1.25 + head) for last in ways]
-        found = float(bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
+        found = float(time_bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
         assert found == pytest.approx(min(slowest))
 
 

@@ -12,13 +12,13 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
+from planner.models.joint.joint_question import JointSolution, World
 from planner.models.joint.least_cost import CapitalSearch, least_run_cost, solve_joint_cost
-from planner.models.joint.search import capital, loop
+from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
-from planner.models.joint.solve import world_of
-from planner.models.joint.world import JointSolution, World
+from planner.models.joint.solve_joint import world_of
+from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
@@ -57,7 +57,7 @@ def world(i: Instance) -> World:
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
     # Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
-    monkeypatch.setattr(capital, "CLIMBED", 0 if seed % 2 else capital.CLIMBED)
+    monkeypatch.setattr(least_capital, "CLIMBED", 0 if seed % 2 else least_capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else i.replaced(limits__budget_usd=None)
     every, w = cost_toy(i), world(i)
@@ -98,7 +98,7 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
 def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
     for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
-        monkeypatch.setattr(capital, name, value)
+        monkeypatch.setattr(least_capital, name, value)
     i = toy(seed, **how)
     every, w = cost_toy(i), world(i)
     limit = min(x.seconds for x in every.front) * 4
@@ -132,8 +132,8 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     i, asked = toy(CASES[1][0]), list[float]()
     first = solved(i).plan
     assert first is not None
-    monkeypatch.setattr(capital, "CLIMBED", 0)
-    monkeypatch.setattr(capital.LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    monkeypatch.setattr(least_capital, "CLIMBED", 0)
+    monkeypatch.setattr(least_capital.LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
     search = CapitalSearch.begun(world(i), first.seconds)
     search.goal.seeks, search.goal.incumbent = True, first
     search.goal.all_open()
@@ -172,8 +172,8 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
 
 def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the gateways of all sites are left undecided, a budget proves nothing: neither that no plan is in time."""
-    monkeypatch.setattr("planner.models.joint.places.fastest.has_gateways", lambda *_: True)
-    monkeypatch.setattr("planner.models.joint.places.fastest.with_gateways", lambda *_: None)
+    monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.has_gateways", lambda *_: True)
+    monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
     assert i.limits.budget_usd is not None
     found = CapitalSearch.begun(world(i), math.inf).run()
@@ -187,7 +187,7 @@ def test_what_a_back_end_said_is_told(search: Any, monkeypatch: pytest.MonkeyPat
     def unanswered(*_: Any) -> float:
         raise UnansweredError("no answer")
 
-    monkeypatch.setattr(loop, "strategy_bound", unanswered)
+    monkeypatch.setattr(branch_and_bound, "strategy_bound", unanswered)
     found = search(toy(6), Options(), str)
     assert (found.status, found.plan, found.failure) == ("unknown", None, "no answer")
 

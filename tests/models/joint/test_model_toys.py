@@ -21,9 +21,9 @@ import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
-from planner.models.joint.bounds import RowConditions, StrategyRows, terms
-from planner.models.joint.columns import min_fill_layer
-from planner.models.joint.space import problem_of
+from planner.models.joint.strategy_space import problem_of
+from planner.models.joint.strategy_tables import min_fill_layer
+from planner.models.joint.time_bounds import RowConditions, StrategyRows, terms
 from planner.report.summary import summary
 
 ROOMY = 0.5e9  # bytes of memory: with room for all activations

@@ -20,14 +20,23 @@ from tiers import more, slow
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
+from planner.imports.command_options import Wish
 from planner.imports.instance_file import first_instance
-from planner.imports.wishes import Wish
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint import bounds
-from planner.models.joint.bounds import RowConditions
-from planner.models.joint.cache import JointCache
-from planner.models.joint.columns import (
+from planner.models.joint import time_bounds
+from planner.models.joint.joint_question import JointSolution, Target, World, spared
+from planner.models.joint.search import fewest_days, first_plans
+from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
+from planner.models.joint.search.branch_and_bound import Loop, OpenShape, ShapesLeft
+from planner.models.joint.search.fewest_days import FewestDays
+from planner.models.joint.search.goal import Ranges, all_ranges
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.stage_layers import Patterns, fastest_split
+from planner.models.joint.stage_split import Column, Stages
+from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
+from planner.models.joint.strategy_tables import (
     Pruning,
     column_at,
     columns_of,
@@ -43,16 +52,7 @@ from planner.models.joint.columns import (
     terms_under_zero,
     under_zero,
 )
-from planner.models.joint.search import days, dive
-from planner.models.joint.search.days import FewestDays
-from planner.models.joint.search.goal import Ranges, all_ranges
-from planner.models.joint.search.loop import Loop, OpenShape, ShapesLeft
-from planner.models.joint.search.ranges import bounded, in_memory, under_stage
-from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.space import Floats, JointProblem, problem_of
-from planner.models.joint.split import Column, Stages
-from planner.models.joint.stage_layers import Patterns, fastest_split
-from planner.models.joint.world import JointSolution, Target, World, spared
+from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
@@ -91,7 +91,7 @@ def dived(goal: FewestDays) -> Any:
     goal.loop = loop = Loop(goal=goal)
     for s in goal.world.strategies():
         loop.push(0.0, 0.0, s)
-    dive.dive(goal, [])
+    first_plans.dive(goal, [])
     return goal.incumbent
 
 
@@ -107,13 +107,13 @@ def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
 def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     i = toy(6)
     goal, looked = FewestDays(world=world_of(i, Options(), signals.Deadline())), list[bool]()
-    likely = dive.likely
+    likely = first_plans.likely
 
     def seen(*given: Any) -> Any:
         looked.append(goal.has_plan)
         return likely(*given)
 
-    monkeypatch.setattr(dive, "likely", seen)
+    monkeypatch.setattr(first_plans, "likely", seen)
     dived(goal)
     assert looked[-1] and not looked[0]
 
@@ -123,7 +123,7 @@ def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatc
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
     i = one_dear_rack(max_batch_tokens=2e5)
     found = solved(i)
-    monkeypatch.setattr(days, "FEW_SHAPES", 0)
+    monkeypatch.setattr(fewest_days, "FEW_SHAPES", 0)
     every = solved(i)
     assert found.status == every.status == "optimal"
     assert found.days == pytest.approx(every.days, rel=1e-12)
@@ -134,21 +134,24 @@ def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("seed", [2, 6, 17])
 def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the slowest way to cut a layer they end at a plan, no faster than the best, where no step is faster."""
-    monkeypatch.setattr(dive, "CLIMBED", 1)
+    monkeypatch.setattr(first_plans, "CLIMBED", 1)
     i = toy(seed)
     goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
     fastest = [
-        min(dive.likely(goal.world, s, math.inf), default=None, key=lambda x: x[0]) for s in goal.world.strategies()
+        min(first_plans.likely(goal.world, s, math.inf), default=None, key=lambda x: x[0])
+        for s in goal.world.strategies()
     ]
     timed = [x for x in fastest if x is not None]
     slowest, column = max(timed, key=lambda x: x[0])
-    dive.climb(goal, column)
+    first_plans.climb(goal, column)
     best, optimum = goal.incumbent, known(i)
     assert best is not None and optimum.plan is not None and best.seconds >= optimum.plan.seconds * (1 - 1e-9)
     reached = min(x for x, c in timed if c.strategy is best.column.strategy)
     assert reached < slowest
-    here = dive._choices(best.column.strategy)
-    near = (x for x, c in timed if sum(a != b for a, b in zip(dive._choices(c.strategy), here, strict=True)) == 1)
+    here = first_plans._choices(best.column.strategy)
+    near = (
+        x for x, c in timed if sum(a != b for a, b in zip(first_plans._choices(c.strategy), here, strict=True)) == 1
+    )
     assert reached <= min(near, default=math.inf)
 
 
@@ -157,13 +160,13 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
     optimum = known(toy(2)).plan
     i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
     goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
-    columns = [x for s in goal.world.strategies() for x in dive.likely(goal.world, s, math.inf)]
+    columns = [x for s in goal.world.strategies() for x in first_plans.likely(goal.world, s, math.inf)]
     _, column = min(columns, key=lambda x: x[0])
-    assert column.d == optimum.column.d and dive.descend(goal, column)
+    assert column.d == optimum.column.d and first_plans.descend(goal, column)
     assert goal.incumbent is not None and goal.incumbent.seconds >= optimum.seconds * (1 - 1e-9)
     slowest, late = max(columns, key=lambda x: x[0])
     if slowest > goal.incumbent.seconds:
-        assert not dive.descend(goal, late)
+        assert not first_plans.descend(goal, late)
 
 
 def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,13 +336,13 @@ def test_memory_slows_the_slowest_stage() -> None:
     s, world = replace(s, problem=problem), World(problem=problem, sites=None, templates=None)
     _, rows = pipelines_of(world, s)
     free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
-    layer = bounds.terms(s, 0, rows, free).layer
-    loose = bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
+    layer = time_bounds.terms(s, 0, rows, free).layer
+    loose = time_bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
     for share in np.geomspace(1, 1e-4, 600):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
+        found = time_bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
@@ -355,7 +358,7 @@ def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
         for s in list(strategies(problem))[::3]:
             _, rows = pipelines_of(world, s)
             for zero in (0, 3) if len(rows) else ():
-                bound = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, np.full(len(rows), s.layer))
+                bound = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, np.full(len(rows), s.layer))
                 for j in range(0, len(rows), 2):
                     fits = math.isfinite(free_seconds(world, column_at(s, zero, rows, j), math.inf))
                     assert not fits or math.isfinite(bound[j])
@@ -702,12 +705,12 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         found: list[Floats] = []
         at_once: list[Floats] = []
         for values, few in ((found, 1), (at_once, 1 << 40)):
-            monkeypatch.setattr(bounds, "FEW_ENTRIES", few)
-            narrowed += len(list(bounds._by_width(rows.p))) > 1
+            monkeypatch.setattr(time_bounds, "FEW_ENTRIES", few)
+            narrowed += len(list(time_bounds._by_width(rows.p))) > 1
             for zero in (1, 3):
-                values.append(bounds.holds_layers(s, zero, rows).astype(float))
+                values.append(time_bounds.holds_layers(s, zero, rows).astype(float))
                 layer = np.full(len(rows), s.layer)
-                values.append(bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer))
+                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer))
         held += int(sum(found[0]))
         assert 0 < np.isfinite(found[1]).sum() < len(rows) or not len(rows)
         for one, other in zip(found, at_once, strict=True):
@@ -723,12 +726,12 @@ def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
         _, rows = pipelines_of(world, s)
         layer, recompute = np.full((len(rows), 1), s.layer), s.between.times.recompute_seconds
         for share in (1.0, 0.8, 0.6, 0.4):
-            x = bounds._memory_of(s, 1, rows, rows.d)
+            x = time_bounds._memory_of(s, 1, rows, rows.d)
             x = replace(x, room=share * x.room, recomputing=share * x.recomputing)
-            usual = bounds._min_stage_seconds(s, rows, x, layer, recompute)
+            usual = time_bounds._min_stage_seconds(s, rows, x, layer, recompute)
             tight += int((np.isfinite(usual) & (usual > 40 / rows.p * s.layer * (1 + 1e-6))).sum())
             for times in (1e-3, 1e4):
-                found = bounds._min_stage_seconds(s, rows, x, layer * times, recompute * times)
+                found = time_bounds._min_stage_seconds(s, rows, x, layer * times, recompute * times)
                 np.testing.assert_allclose(found, usual * times, rtol=1e-9)
     assert tight
 

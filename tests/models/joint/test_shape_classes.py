@@ -12,20 +12,20 @@ from each_case import each
 from joint_brute_force import toy
 from tiers import more
 
-from planner.checks.joint_columns import _rooms
+from planner.checks.strategy_space import _rooms
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint import sites as joint_sites
-from planner.models.joint.columns import column_at, free_seconds, pipelines_of
-from planner.models.joint.places.cheapest import CheapestSearch
-from planner.models.joint.places.fastest import SlowdownLevel, fastest
-from planner.models.joint.places.shape_class import ShapeClass
-from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint import site_choice as joint_sites
+from planner.models.joint.joint_question import JointPlan, World, largest_parts, shapes
 from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.sites import Sites
-from planner.models.joint.solve import world_of
-from planner.models.joint.split import Column
-from planner.models.joint.world import JointPlan, World, largest_parts, shapes
+from planner.models.joint.shapes.cheapest_plan import CheapestSearch
+from planner.models.joint.shapes.fastest_plan import SlowdownLevel, fastest
+from planner.models.joint.shapes.shape_class import ShapeClass
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.site_choice import Sites
+from planner.models.joint.solve_joint import world_of
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_tables import column_at, free_seconds, pipelines_of
 from planner.planning.load import load_instance
 from planner.solvers.signals import Deadline
 

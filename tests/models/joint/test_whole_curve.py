@@ -20,13 +20,13 @@ from tiers import more, slow
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.columns import terms_under_zero
+from planner.models.joint.joint_question import JointPlan, JointSolution
 from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
-from planner.models.joint.search.curve import Front, WholeCurve
-from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.world import JointPlan, JointSolution
+from planner.models.joint.search.whole_curve import Front, WholeCurve
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
 

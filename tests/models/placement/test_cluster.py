@@ -10,9 +10,9 @@ from cluster_cases import best, cost, crowded_problem, placements, random_proble
 from tiers import more
 
 from planner.models import Options
+from planner.models.placement.place_job import Solution, solve
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, bounds, names, part_free, used
 from planner.models.placement.proven_levels import _proven
-from planner.models.placement.solve import Solution, solve
 from planner.solvers.outcome import Outcome, Stop
 
 

@@ -10,9 +10,9 @@ from each_case import each
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.models import Options
+from planner.models.placement.place_job import over_all, solve_in_one_tree
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
-from planner.models.placement.solve import over_all, solve_in_one_tree
-from planner.scheduling.session import Cluster
+from planner.scheduling.cluster_session import Cluster
 from planner.solvers.outcome import Stop
 
 

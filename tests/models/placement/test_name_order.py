@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from planner.models.placement.solve import Order, _within_blocks, fewest_cuts
+from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts
 from planner.solvers.signals import Deadline
 
 Cost = tuple[int, int, int]

@@ -12,15 +12,15 @@ from stored_plans import stored
 from worked_plan import edited, named
 
 from planner.api.plans import solve
-from planner.checks import joint_columns
+from planner.checks import strategy_space
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
+from planner.models.sites import site_conflicts as sites
 from planner.models.sites import site_rules
-from planner.models.sites import solve as sites
-from planner.models.sites.model import RULES, build
 from planner.models.sites.split_data import gather
+from planner.models.sites.split_model import RULES, build
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
@@ -137,7 +137,7 @@ def test_sites_beyond_a_soft_count_are_whole(excess: float) -> None:
     """The checker looks for plans at as many sites as the search does: one site and a half is one."""
     rules = {"max_sites": 1, "soft": {"site_count": {"usd_per_year": 1.0, "max_excess": excess}}}
     i = case(node("E0"), node("E1"), node("W0"), rules=rules, limits=BATCH)
-    assert joint_columns.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
+    assert strategy_space.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
 
 
 def dry(mode: str, **changes: Any) -> Instance:

@@ -12,7 +12,7 @@ from test_dragonfly import dragonflies
 from test_price import boxes_of, network
 
 from planner.instance.network import FabricFamily, Spares
-from planner.models.fabric.chooser import Template
+from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.fabric_designs import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of, switch_counts
 from planner.physics.network.links import spare_ports

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.ranges import NEVER
-from planner.models.joint.space import Floats, Ints
-from planner.models.joint.world import Shape, World
+from planner.models.joint.joint_question import Shape, World
+from planner.models.joint.search.block_ranges import NEVER
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.strategy_space import Floats, Ints
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 
@@ -146,7 +146,7 @@ class CapitalFloor:
     def _known(self, sites: int, place: int) -> tuple[float, float]:
         """Return the least capital of a count of the table, and the least without the price of its modules."""
         if (sites, place) not in self.table and self.world.sites is not None:
-            from planner.models.joint.places.site_bounds import least_campus_usd
+            from planner.models.joint.shapes.site_bounds import least_campus_usd
 
             at, racks = self.world.sites, max(int(self.counts[place]), sites)
             usd = least_campus_usd(at, sites, racks, 0.0)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from planner.models.joint.bounds import StrategyRows
-from planner.models.joint.columns import StrategyTable, most_blocks
-from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.models.joint.split import Column
-from planner.models.joint.world import JointPlan, Shape, World
+from planner.models.joint.joint_question import JointPlan, Shape, World
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_tables import StrategyTable, most_blocks
+from planner.models.joint.time_bounds import StrategyRows
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is

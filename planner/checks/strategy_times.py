@@ -1,0 +1,480 @@
+"""Times of columns on a free network, from physics: floors of ranges, and the least of all splits of a column's layers.
+
+Floors are of ranges of replicas and of micro-batches, whole tables at a time. Stages are as even as can be, nothing is
+slower than the transport itself, and fibre is free. Traffic is that of the fewest replicas of a range, state that ZeRO
+shares that of the most; with failures the clock is that of the best job.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.strategy_space import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers
+from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+
+ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
+MOST_CELLS = 1 << 21  # stages worked out at a time
+MOST_RANGES = 1 << 16  # worked out at a time
+COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
+NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
+SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
+NEVER = 1 << 40  # layers to recompute where not even that makes room
+
+
+def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
+    """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
+
+    The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
+    pipeline has at least a whole round of micro-batches.
+    """
+    shape, total, pins, times = cut.shape, cut.total_micro_batches, cut.space.instance.pins, cut.times.times
+    most = np.zeros_like(pipelines.p)
+    for wired in set(pipelines.wired.tolist()):
+        most[pipelines.wired == wired] = racks(wired)
+    each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
+    gpus = float(cut.space.failures.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
+    few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus)
+    few = np.minimum(few, total + 1.0).astype(np.int64)  # a limit of no time asks for GPUs without end
+    many, low = most // pipelines.block_racks * pipelines.block_replicas, np.where(pipelines.v > 1, pipelines.p, 1)
+    high = np.full_like(pipelines.p, total)
+    by_site, batches = pins.get("layout.data_parallel_by_site"), pins.get("layout.microbatches_per_step")
+    replicas = pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
+    if replicas is not None:
+        few, many = np.maximum(few, replicas), np.minimum(many, replicas)
+    if batches is not None:
+        low, high = np.maximum(low, batches), np.minimum(high, batches)
+    return pipelines.over(few, many, low, high).within(total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnTimes:
+    """Times of pipelines of a cut with ranges of replicas, under one ZeRO stage, or under each where it is None."""
+
+    cut: Cut
+    zero_stage: int | None
+    ranges: CutPipelines
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline, of stages in own racks."""
+        return replace(self.cut.times, zero_stage=self.zero_stage or 0)
+
+    @cached_property
+    def group(self) -> ReplicaGroup:
+        """The largest all-reduce at least: on the racks of the site with most blocks."""
+        blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
+        return ReplicaGroup(
+            replicas_per_rack=self.ranges.replicas_per_rack,
+            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.ranges.stage_racks,
+            shards=self.ranges.max_replicas,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
+        return step_prediction.sharded_times(self.pipeline, self.group)
+
+    @cached_property
+    def site_replicas(self) -> Ints:
+        """Bound the replicas of one site, which alone share their state."""
+        return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
+
+    @property
+    def inside(self) -> Any:
+        """Whether all stages are in one rack."""
+        return self.ranges.p <= self.ranges.stages_per_rack
+
+    @cached_property
+    def send(self) -> Floats:
+        """Seconds of one exchange between stages."""
+        far, near = self.cut.send_seconds
+        return np.asarray(np.where(self.inside, near, far) * (self.ranges.p > 1), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimeBound(ColumnTimes):
+    """Floors on the time of ranges, in seconds of a micro-batch or of what occurs once a step, but for `seconds`."""
+
+    @cached_property
+    def layers(self) -> Floats:
+        """Layers of the largest stage at least."""
+        return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
+
+    @cached_property
+    def chunk(self) -> Any:
+        """Seconds of the largest chunk at least."""
+        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.ranges.v, self.layers, 0)
+
+    @cached_property
+    def each(self) -> Floats:
+        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round.
+
+        A short last round counts in full, unless the range has a number of whole rounds. Unequal chunks wait in the
+        fewest rounds, over micro-batches, of the range: those at the end of its first round.
+        """
+        own, p, v = self.ranges, self.ranges.p, self.ranges.v
+        low, high = own.min_micro_batches, own.max_micro_batches
+        short = schedule.effective_micro_batches(high, p, v) / high
+        rounds = np.where(high // p > (low - 1) // p, 1.0, short)
+        last = np.minimum(low // p * p + p - 1, high)
+        waits = np.maximum(0, last // p - 2) / last
+        more = self.cut.times.times.recompute_seconds
+        counts = schedule.PipelineCounts(p, v, 3 * p)
+        wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
+        other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.machine.software.host_seconds
+        stage, larger = (
+            step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, 0, self.send) + other
+            for layers in (self.layers, np.ceil(self.layers / v) * v)
+        )
+        unequal = np.maximum(rounds * stage, stage + waits * wait)
+        return np.asarray(np.minimum(unequal, rounds * larger) + self.tails[1], dtype=np.float64)
+
+    @cached_property
+    def once(self) -> Floats:
+        """Lower bound on the seconds of the parts that occur once a step."""
+        own, order = self.ranges, self.cut.schedule
+        # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
+        ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
+        counts, stage = (schedule.PipelineCounts(own.p, own.v, m) for m in ends), self.chunk * own.v
+        each = [pipeline_bubble_seconds(self.sharded, order, of, stage, self.send) for of in counts]
+        return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
+
+    @cached_property
+    def tails(self) -> tuple[Any, Any]:
+        """Seconds after the passes of a step, and in each micro-batch those that ZeRO exposes for the embeddings."""
+        if self.zero_stage is None:  # the CPU's overhead alone
+            return self.cut.machine.software.step_seconds, 0.0
+        most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
+        counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
+        each = self.pipeline, self.sharded, None, counts, self.group, self.layers, self.chunk, self.send
+        parts = step_prediction.once_parts(*each, alone=True)
+        ends = parts.pop("end_sharding")
+        del parts["pipeline_bubble"]
+        return sum(parts.values()), ends
+
+    @cached_property
+    def once_a_micro_batch(self) -> Floats:
+        """Seconds that occur once a step, over the most micro-batches of all replicas."""
+        every = self.ranges.max_replicas * self.ranges.max_micro_batches
+        return np.asarray(self.once / np.minimum(every, self.cut.total_micro_batches), dtype=np.float64)
+
+    @cached_property
+    def stretch_of_more(self) -> Floats:
+        """Bound from below the stretch, clock seconds per second of steps, of jobs with the least replicas or more."""
+        found = self.cut.space.failures.stretch_from(self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus)
+        return np.asarray(found + 0.0 * self.ranges.p, dtype=np.float64)
+
+    @cached_property
+    def stretch(self) -> Floats:
+        """Bound from below the stretch of the jobs of each range; exact where it has one number of replicas."""
+        found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
+        one = np.flatnonzero(low == self.ranges.max_replicas)
+        if len(one):
+            found[one] = self.cut.space.failures.min_stretch(low[one], self.ranges.p[one] * self.cut.shape.gpus)
+        return found
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Least seconds of a sequence, on a clock."""
+        steps = self.each / self.ranges.max_replicas + self.once_a_micro_batch
+        return steps * self.stretch / self.cut.shape.micro_batch
+
+    def in_time(self, limit: float, which: Any = slice(None)) -> CutPipelines:
+        """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
+        ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.ranges.p * self.cut.shape.gpus
+        left = np.maximum(limit * micro_batch - self.once_a_micro_batch * self.stretch, 0.0)
+        spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
+        with np.errstate(divide="ignore"):
+            ends = self.cut.space.failures.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
+        low, least = (np.ceil(np.minimum(end * (1 - ROUNDING), 2.0**62)).astype(np.int64) for end in ends)
+        found = replace(
+            ranges,
+            min_replicas=np.maximum(ranges.min_replicas, low),
+            min_micro_batches=np.maximum(ranges.min_micro_batches, least),
+        ).part(which)
+        return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
+
+    def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
+        """Return the indices of ranges whose stages hold all layers, each within its memory and in `seconds` seconds.
+
+        Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
+        flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
+        """
+        few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.machine.model)
+        for part in parts:
+            fitting, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
+            for some in (few[at : at + size] for at in range(0, len(few), size)):
+                p = self.ranges.p[some, None]
+                if part is None:  # every stage
+                    ends = np.arange(1, int(p.max()) + 1)[None, :]
+                    number = np.where(ends <= p, 1, 0)
+                else:  # each part as its last stage
+                    bounds = p * np.arange(part + 1)[None, :] // part
+                    ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
+                layers = self._most_layers(some, ends - 1, seconds[some, None], every=part is None) * number
+                fitting.append(some[layers.sum(axis=1) + front >= self.cut.space.layers])
+            few = np.concatenate(fitting)
+        return few
+
+    def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
+        """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
+        cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
+        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
+        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
+        spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
+        p, v, m, d, send, layer = spread
+        zero = self.zero_stage or 0
+        overlap = np.where(v > 1, float("sends" in machine.software.overlaps), 0.0)
+        seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
+        room = np.full_like(seconds, cut.space.memory_limit)
+        if every:
+            ends, counts = np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), schedule.PipelineCounts(p, v, m)
+            how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": order}
+            parts = memory.memory_by_part(machine, shape, counts, stage=ends, layers=0, **how)
+            first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
+            room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
+            seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
+        state = memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
+        kept = cut.layer_bytes.kept
+        # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
+        larger = schedule.larger_in_flight(p, m, smaller_first=front_layers(machine.model) == 0)
+        first = (stage == 0) if every else np.arange(np.shape(stage)[1])[None, :] == 0  # or what stands for it
+        room = room + np.where(first, (v - 1) * np.maximum(0.0, flying - larger), 0.0) * kept
+        least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
+        price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
+        # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.
+        repeated = np.where((front_layers(machine.model) > 0) & ((stage == 0) | (not every)), 0.0, least)
+        most = np.minimum(seconds / layer, room / (state + repeated * flying))
+        most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))
+        return np.asarray(np.floor(most * (1 + ROUNDING)), dtype=np.float64)
+
+
+def columns_in_time(
+    cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
+) -> Iterator[CutPipelines]:
+    """Yield arrays of single (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
+    stack = [ranges]
+    while stack and not stop():
+        some = stack.pop()
+        if len(some) > MOST_RANGES:
+            stack += [some.part(slice(MOST_RANGES, None)), some.part(slice(MOST_RANGES))]
+            continue
+        floor = StepTimeBound(cut=cut, zero_stage=zero_stage, ranges=some)
+        most = limit * cut.shape.micro_batch * some.max_replicas
+        few = floor.holding(most / floor.stretch_of_more, COARSE)
+        if not len(few):
+            continue
+        floor, some = replace(floor, ranges=floor.ranges.part(few)), some.part(few)
+        room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.tails[1]
+        some = floor.in_time(limit, floor.holding(room, (None,)))
+        single = (some.min_replicas == some.max_replicas) & (some.min_micro_batches == some.max_micro_batches)
+        if np.any(single):
+            yield some.part(single)
+        if not np.all(single):
+            stack.append(some.part(~single).split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSplits(ColumnTimes):
+    """The splits of one pipeline for some micro-batches, ascending, below `limit` seconds; all are of a micro-batch."""
+
+    zero_stage: int
+    p: int  # stages
+    v: int  # virtual stages
+    micro_batches: Ints
+    limit: float
+    each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
+    waiting: bool = True  # whether unequal chunks wait; without waits the seconds are a lower bound
+
+    @staticmethod
+    def of(
+        cut: Cut, zero_stage: int, x: CutPipelines, replicas: int, micro_batches: Ints, limit: float
+    ) -> "PipelineSplits":
+        """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
+        ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
+        own: dict[str, Any] = {"ranges": x.over(*ends), "micro_batches": micro_batches, "limit": limit}
+        return PipelineSplits(cut=cut, zero_stage=zero_stage, p=int(x.p), v=int(x.v), **own)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        return self.cut.timed(self.zero_stage, inside=bool(self.inside))
+
+    @cached_property
+    def rounds(self) -> float:
+        """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches."""
+        micro_batches = self.micro_batches
+        return float(np.min(schedule.effective_micro_batches(micro_batches, self.p, self.v) / micro_batches))
+
+    @cached_property
+    def waits(self) -> float:
+        """Rounds in which unequal chunks wait, over micro-batches, at least."""
+        if not self.waiting:
+            return 0.0
+        return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Layers of a stage, ascending: from one a chunk, or what others cannot hold, to the most below the limit."""
+        layers, others = self.cut.space.layers, self.p - 1
+        spared = max(0.0, -self.pipeline.first_excess_seconds)
+        in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
+        most = math.floor(min(layers - others * self.v, in_time))
+        return np.arange(max(self.v, layers - others * most), most + 1)
+
+    @cached_property
+    def _front(self) -> Ints:
+        return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
+
+    def _bytes(self, recomputed: Any) -> Any:
+        """Share of its memory that each size takes on a GPU of every stage."""
+        space, fewest = self.cut.space, int(self.micro_batches[0])
+        counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
+        layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
+        d, zero, cut = int(np.minimum(self.ranges.min_replicas, self.site_replicas)), self.zero_stage, self.cut
+        how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
+        parts = memory.memory_by_part(cut.machine, cut.shape, counts, **layers, **how)
+        return sum(parts.values()) / (space.memory_limit * (1 + SPLIT_ROUNDING))
+
+    @cached_property
+    def recomputed(self) -> Ints:
+        """Layers that each stage recomputes with each size, `NEVER` where it cannot hold it, or a pin excludes it."""
+        pins, every = self.cut.space.instance.pins, np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
+        if self.cut.repeats == "no":
+            fewest = np.where(self._bytes(0) <= 1, 0 * every, NEVER)
+        else:  # each recomputed layer after the first saves the same memory
+            none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
+            saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
+            more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
+            some = np.where(np.minimum(one, full) <= 1, np.clip(1 + np.maximum(more, 0), 1, every), NEVER)
+            fewest = np.where((none <= 1) & (self.each <= 0), 0, some).astype(np.int64)
+        layers, repeats = (pins.get(f"layout.{name}") for name in ("layers_per_stage", "recomputed_layers_per_stage"))
+        if any(pinned is not None and len(pinned) != self.p for pinned in (layers, repeats)):
+            return np.full_like(fewest, NEVER)
+        if layers is None and self.cut.space.rules.even_stages:
+            layers = [self.cut.space.layers // self.p] * self.p
+        if layers is not None:
+            fewest = np.where(self.sizes[None, :] == np.array(layers)[:, None], fewest, NEVER)
+        if repeats is not None or self.each >= 0:
+            alike = schedule.recomputed_alike(self.sizes, self.v, self.each)[None, :]
+            wanted = alike if repeats is None else np.array(repeats)[:, None]
+            fewest = np.where((fewest <= wanted) & (wanted <= self.sizes[None, :]), wanted, NEVER)
+        return fewest
+
+    @cached_property
+    def fits(self) -> NDArray[np.bool_]:
+        """Which stages may hold which sizes in memory, the first one all front layers in its first chunk."""
+        return (self.recomputed < NEVER) & (np.ceil(self.sizes[None, :] / self.v) >= self._front)
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Seconds of every stage with each size, head and unequal chunks included; infinite where it does not fit."""
+        pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
+        repeats = np.where(self.fits, self.recomputed, 0)
+        stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
+        stages = np.arange(self.p)[:, None]
+        head = step_prediction.end_seconds(pipeline, stages, self.p)
+        counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
+        wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, repeat)
+        waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
+        waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
+        # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
+        layers = sizes * sharded.layer_seconds + repeats * pipeline.times.recompute_seconds
+        other_seconds = (self.rounds - 1) * np.maximum(0.0, each - layers)
+        found = np.maximum(self.rounds * each, each + other_seconds + waits)
+        return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
+
+    @cached_property
+    def chunk(self) -> Any:
+        """Seconds of the largest chunk of every stage with each size."""
+        repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
+        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
+
+    def once(self, chunk: Any, layers: Any) -> Any:
+        """Seconds that a step takes once, over the most micro-batches, by its largest chunk and stage (or arrays)."""
+        ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
+        counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
+        most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
+        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else schedule.Rounds(most, most)
+        found = []
+        for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
+            own = schedule.PipelineCounts(self.p, self.v, count, rounds)
+            each = self.pipeline, self.sharded, None, own, self.group
+            found.append(sum(step_prediction.once_parts(*each, layers, chunk, self.send).values()))
+        return np.minimum.reduce(found) / int(self.micro_batches[-1])
+
+    def least(self) -> float:
+        """Return the least seconds of a micro-batch; infinite where none are below the limit."""
+        instance = self.cut.space.instance
+        rule, pinned = instance.workload.rules.recompute, "layout.recomputed_layers_per_stage" in instance.pins
+        if rule != "free" and self.each < 0 and self.waiting and not pinned:
+            # Stages that recompute any number of layers, and never wait, take no longer.
+            if math.isinf(replace(self, waiting=False).least()):
+                return math.inf
+            most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
+            every, least = {*range(most + 1)} if rule == "chunks alike" else {0, most}, int(self.cut.repeats == "some")
+            numbers = sorted(each for each in every if each >= least)
+            return min((replace(self, each=each).least() for each in numbers), default=math.inf)
+        layers, best = self.cut.space.layers, self.limit
+        if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
+            return math.inf
+        # Fewer sizes leave no faster slowest stage, so that with all of them it bounds every largest one.
+        stage = self._slowest(self.seconds, best)
+        smallest = np.minimum.accumulate(np.where(np.isfinite(self.seconds), self.chunk, np.inf).min(axis=0))
+        once = np.broadcast_to(self.once(smallest, self.sizes), len(self.sizes))
+        for place, most in enumerate(self.sizes.tolist()) if stage is not None else ():
+            if most < -(-layers // self.p) or stage + once[place] >= best:
+                continue
+            allowed, chunks = self.seconds[:, : place + 1], self.chunk[:, : place + 1]
+            own = self._slowest(allowed, best)
+            if own is None or own + once[place] >= best:
+                continue
+            for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:  # the largest chunk
+                own = self._slowest(np.where(chunks <= chunk * (1 + SPLIT_ROUNDING), allowed, np.inf), best)
+                if own is None:
+                    break
+                best = min(best, own + self.once(chunk, most))
+        return best if best < self.limit else math.inf
+
+    def _slowest(self, seconds: Floats, limit: float) -> float | None:
+        """Return the least seconds of the slowest stage so that stages (any size between fine ones) hold all layers."""
+
+        def hold(longest: float) -> bool:
+            fine = seconds <= longest
+            if not bool(fine.any(axis=1).all()):
+                return False
+            largest = fine.shape[1] - 1 - np.argmax(fine[:, ::-1], axis=1)
+            least, most = int(self.sizes[np.argmax(fine, axis=1)].sum()), int(self.sizes[largest].sum())
+            return least <= self.cut.space.layers <= most
+
+        values = np.unique(seconds[seconds < limit]).tolist()
+        first = bisect_left(values, True, key=hold)
+        return values[first] if first < len(values) else None
+
+
+def witness(
+    cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
+) -> tuple[int, float] | None:
+    """Return (micro-batches, least seconds of one over splits of the layers) of a column below the limit, or None.
+
+    `micro_batches` are ascending; a set of them is halved while its lower bound is below the limit.
+    """
+    found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
+    if math.isinf(found):
+        return None
+    if len(micro_batches) == 1:
+        return int(micro_batches[0]), found
+    halves = np.array_split(micro_batches, [len(micro_batches) // 2])
+    each = (witness(cut, zero_stage, pipelines, replicas, half, limit) for half in reversed(halves))
+    return next((one for one in each if one is not None), None)

@@ -1,0 +1,312 @@
+"""The fabric templates of one site.
+
+What each costs and draws, and how it slows a column's traffic. A template is a switch in a family, d racks to a leaf
+domain, the ports, bundles and shapes of every tier above, and the stripes of the order of racks. What it costs is
+`bill` of its design; the tables add up the same switches and links for all of them at once.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from operator import ge
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.network import FabricFamily, Network, Switch
+from planner.models import resolved_switches
+from planner.models.fabric import dragonflies, four_tiers, trees
+from planner.models.fabric.design_table import (
+    AT,
+    DesignTable,
+    DominanceTest,
+    Floats,
+    Ints,
+    Limits,
+    no_options,
+    undominated,
+)
+from planner.models.fabric.link_prices import LinkPrices, Mode, switch_modes
+from planner.models.fabric.site_mode import Pins, SiteMode, Trees
+from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic
+from planner.physics.network.fabric_designs import RackPorts, bill, design_for, switch_usd
+from planner.physics.network.links import same_ports
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
+from planner.solvers.signals import Deadline
+from planner.units import counted
+
+Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
+PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
+WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
+MOST_LOADS = 40  # orders of racks whose counts are kept
+SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
+COUNTS = (  # of a key, under the names of a design
+    "leaf_up", "leaf_bundle", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes",
+    "group_links",
+)  # fmt: skip
+TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
+
+
+class Builder(NamedTuple):
+    """An enumerator of one kind of fabric: the templates of leaf domains that may beat those found so far."""
+
+    build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
+    sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
+    tiers: int  # the fewest, for the bound on prices
+    first: int = 1  # every so many-th size is built first: these rule out most of the others
+
+
+ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, first=16)
+SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
+GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
+ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A fabric of a site with an order of its racks: price, power, and slowdowns of sends and allreduces."""
+
+    switch: str
+    family: FabricFamily
+    design: Design
+    stripes: int
+    usd: float
+    mw: float
+    send: float
+    allreduce: float
+    above: tuple[str, ...] = ()  # switches of the tiers above the leaves; the leaf's where none is named
+
+
+@dataclass(kw_only=True)
+class Templates:
+    """The templates of an instance, worked out once for each column's traffic, number of blocks, and site's pins."""
+
+    instance: Instance
+    transport_slowdown: float
+    power_counts: bool
+    max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
+    without_stripes: int | None = None  # a number of stripes that no plan may have
+    leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
+    rivals: DesignTable = field(default_factory=no_options)  # templates that others must beat in something
+    min_local_share: float = 0.0  # of the all-reduce groups under one leaf; above 0 only trees of up to three tiers
+    whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
+    options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
+    tops: dict[Any, tuple[Trees, Floats]] = field(default_factory=dict)  # of pods with all leaf domains
+    loads_of: dict[Any, Loads] = field(default_factory=dict)
+    lengths: Lengths = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
+    latest: DesignTable = field(default_factory=no_options)  # of the table that is being built, or was last
+
+    @cached_property
+    def network(self) -> Network:
+        """Parts from which fabrics may be built. InputError: the instance has none."""
+        network = self.instance.network
+        if network is None:
+            raise InputError("network: is missing; a fabric cannot be chosen without it")
+        return network
+
+    def pins(self, site: str | None) -> Pins:
+        """Return the pinned choices of the fabric at a site: its own over those of all sites."""
+        every = {path.removeprefix("fabric."): own for path, own in self.instance.pins.items() if path[:7] == "fabric."}
+        found = {name: value for name, value in every.items() if "." not in name}
+        if site is not None:
+            found |= {name.removeprefix(f"{site}."): own for name, own in every.items() if name.startswith(f"{site}.")}
+        names = [x.name for x in resolved_switches(self.network.switches)]
+        for pin in TIER_SWITCHES:
+            if found.get(pin, names[0]) not in names:
+                raise InputError(f"pins: {pin} {found[pin]!r} is none of network.switches ({', '.join(names)})")
+        if "placement.stripes" in self.instance.pins:
+            found["stripes"] = self.instance.pins["placement.stripes"]
+        if self.without_stripes is not None:
+            found["not_stripes"] = self.without_stripes
+        if self.leaf_sizes is not None:
+            found["leaf_sizes"] = self.leaf_sizes
+        return found
+
+    def refuse_switches(self, gpus: int, site: str | None) -> None:
+        """Refuse a network none of whose switches carries the NIC of a GPU, or is left by the pins."""
+        nic = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+        n, modes = self.network, self.modes(gpus)
+        if not modes:
+            ports = ", ".join(f"{x.name}: {x.port_gbps:g} Gbps" for x in resolved_switches(n.switches))
+            raise InputError(
+                f"network.switches: no ports carry a NIC of {nic:g} Gbps within network.max_lanes = {n.max_lanes} "
+                f"({ports}); give a switch with faster ports, or raise network.max_lanes"
+            )
+        pins = self.pins(site)
+        if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
+            named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
+            boxes = ((x.switch, x) for x in modes)
+            known = "; ".join(
+                f"{s.name} with {s.ports} ports in {counted(x.planes, 'plane')} as {x.family}" for s, x in boxes
+            )
+            raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
+
+    def modes(self, rails: int) -> list[Mode]:
+        """List the modes, switches in their families, for racks of `rails` GPUs at work."""
+        return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
+
+    def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
+        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's."""
+        # They have its ports and the pins allow them; models with no more ports for no less money and power are left
+        # out.
+        every = enumerate(resolved_switches(self.network.switches), 1)
+        alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}
+
+        def cost(x: Switch) -> tuple[float, float]:
+            return switch_usd(self.network, x), x.power_watts * self.power_counts
+
+        def models(pin: str) -> list[int]:
+            kept: dict[int, tuple[float, float]] = {}
+            for i, x in sorted(alike.items(), key=lambda item: (-item[1].ports, *cost(item[1]), item[0])):
+                usd, watts = cost(x)
+                if pins.get(pin, x.name) == x.name and not any(a <= usd and b <= watts for a, b in kept.values()):
+                    kept[i] = usd, watts
+            return sorted(kept)
+
+        return tuple(product(models("spine_switch"), models("core_switch")))
+
+    def options(
+        self,
+        traffic: SiteTraffic,
+        blocks: int,
+        max_usd: float = math.inf,
+        site: str | None = None,
+        *,
+        max_slowdowns: tuple[float, float] = (math.inf, math.inf),
+        shallow: bool = False,
+    ) -> DesignTable:
+        """Return the templates of a site that holds `blocks` blocks of a column.
+
+        Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
+        `max_slowdowns`, those that draw more than the power limit, and with `shallow`, where fewer tiers suffice, those
+        of four. A table within some limits serves all limits that are no wider.
+        """
+        max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
+        pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)
+        key = traffic, blocks, tuple(sorted(pins.items()))
+        known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
+        found = next((x for own, x in known if own[0] >= limits[0] and all(map(ge, own[1], limits[1]))), None)
+        if found is None:
+            # A table that is built again is mostly asked for dearer fabrics next.
+            wide = max_usd * (WIDER if any(len(x) for _, x in known) else 1), max_slowdowns
+            listed = [x.within(wide) for _, x in known]  # within other limits, which rule out most of the others
+            found = self._built(traffic, blocks, wide, pins, listed, shallow=shallow)
+            self.options_of.setdefault((*key, shallow), []).append((wide, found))
+        return found.within(limits, self.max_mw)
+
+    def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
+        return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
+
+    def _built(
+        self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
+    ) -> DesignTable:
+        """Build trees with all domains in a pod first, then what may beat them; `listed`: some of the templates."""
+        racks, sites = traffic.racks(blocks), list[SiteMode]()
+        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
+        if order not in self.loads_of:
+            if len(self.loads_of) >= MOST_LOADS:
+                self.loads_of.pop(next(iter(self.loads_of)))
+            self.loads_of[order] = Loads(traffic, blocks, shares=bool(traffic.exchange_gbps))
+        for i, mode in enumerate(self.modes(traffic.rails)):
+            # A leaf that holds an all-reduce group whole holds a unit of each block.
+            largest = mode.switch.ports * mode.split // mode.rail_gpus
+            barred = self.min_local_share > 0 and (mode.grouped or largest < traffic.unit_racks * blocks)
+            if barred or not _allowed(mode, pins) or traffic.lanes not in (0, mode.lanes):
+                continue
+            one = SiteMode(
+                network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
+                loads=self.loads_of[order], transport_slowdown=self.transport_slowdown,
+                power_counts=self.power_counts, whole=self.whole, max_usd=limits[0], max_slowdowns=limits[1],
+                prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
+                tick=self.deadline.check, tops=self.tops,
+            )  # fmt: skip
+            pairs = self._pairs(mode, pins)
+            if mode.grouped:  # groups have no cores, and of routers all are leaves
+                pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
+            for k, (spine, core) in enumerate(pairs):
+                first = spine not in (other for other, _ in pairs[:k])
+                sites.append(replace(one, spine=spine, core=core, first_core=first))
+        firsts = {s.index: s for s in reversed(sites)}  # of each mode
+        alone = [trees.single(s) for s in firsts.values() if not s.mode.grouped]
+        found = self._met([self.rivals, *alone, *listed], sites)
+        found = self._with(found, sites, ALL_DOMAINS)
+        found = self._with(found, sites, SOME_DOMAINS)
+        if not self.min_local_share:
+            found = self._with(found, sites, GROUPS)
+            found = found if shallow and len(found) else self._with(found, sites, ZONES)
+        return found
+
+    def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
+        """Add the templates of a kind, each only where it beats those found so far."""
+        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
+        every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
+        for first in (True, False) if kind.first > 1 else (True,):
+            groups = list[tuple[float, SiteMode, Ints, Floats]]()
+            for s in sites:
+                sizes = every.get(id(s), s.domain_sizes[:0])
+                sizes = sizes[begun] if first else np.delete(sizes, begun)
+                if len(sizes):
+                    prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
+                    order = np.argsort(prices[0], kind="stable")
+                    order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
+                    groups += [(prices[0, order[0]], s, sizes[order], prices[:, order])] if len(order) else []
+            if not groups:
+                continue
+            one = groups[0][1]  # of the same traffic and pins as all
+            sizes = np.unique(np.concatenate([group[2] for group in groups]))
+            leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
+            for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
+                left = domains[s.worthwhile(1.0, 1.0, *prices)]
+                for more in kind.build(s, left, leaves) if len(left) else ():
+                    self.deadline.check()
+                    if any(len(x) for x in more):
+                        found = self._met([found, *more], sites)
+        return found
+
+    def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
+        """Join templates, and let those that sites are yet to list meet them."""
+        self.latest = found = undominated(parts, power_counts=self.power_counts)
+        front = DominanceTest(found, power_counts=self.power_counts)
+        for s in sites:
+            s.front = front
+        return found
+
+    def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
+        """Return one of the options in full: price and power by the bill, slowdowns by the functions of the checker."""
+        k = {name: int(x.key[i, at]) for name, at in AT.items()}
+        m, n = self.modes(traffic.rails)[k["mode"]], self.network
+        # The model of each tier above the leaves; super-spines are of the cores' model.
+        places, every = [k["spine_model"], k["core_model"]], resolved_switches(n.switches)
+        places.append(k["core_model"] if k["core_up"] else 0)
+        above = [every[place - 1] if place else m.switch for place in places]
+        single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
+        own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
+        own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
+        own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
+        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
+        own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
+        rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
+        design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
+        found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
+        # The loads counted on the order of racks, out of a leaf, a pod and a zone.
+        domains = 1, design.domains_per_pod, design.domains_per_zone
+        sizes = [design.domain_racks * count or design.racks for count in domains]
+        flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
+        free = free_uplinks(design, self._asked(traffic).exchange_gbps, m.switch.port_gbps, *shares)
+        leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
+        send = pipeline_send_slowdown(phi, design, *leaving, free=free)
+        allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)
+        return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
+
+
+def _allowed(mode: Mode, pins: Pins) -> bool:
+    own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
+    own |= {"family": mode.family}
+    grouped = mode.grouped or "group_links" not in pins
+    return grouped and all(pins.get(name, value) == value for name, value in own.items())

@@ -1,0 +1,270 @@
+"""The question of one column to sites, fabrics and fibre, and the answer: its fastest plan, shape by shape.
+
+A shape is the number of blocks at each site. All-reduces, shards and crossings follow from it, so that time depends on
+the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
+time, and the first that the money pays is the fastest.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.instance.references_and_pins import pinned_blocks
+from planner.models.fabric.fabric_templates import Template, Templates
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.shapes.site_question import PlacedParts
+from planner.models.joint.stage_split import Column, LayerSplit
+from planner.models.joint.stops_and_spares import sparings
+from planner.models.joint.strategy_space import Ints, JointProblem, Strategy
+from planner.models.joint.time_bounds import RowConditions
+from planner.physics.network.fabric_designs import joined_modules
+from planner.physics.recovery import lanes_to_choose
+from planner.physics.site import cost
+from planner.physics.spares import Upkeep
+from planner.plan.certificate import Status
+from planner.solvers.signals import Deadline
+
+if TYPE_CHECKING:
+    from planner.models.joint.shapes.site_bounds import SiteBounds
+    from planner.models.joint.site_choice import Sites
+
+
+EPS = 1e-9  # relative: times that differ by less are the same
+CENTS = 0.005
+RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
+NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Blocks by site, the most first (its last may lack replicas), and the fewest replicas of a site."""
+
+    blocks: tuple[int, ...]
+    min_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointPlan:
+    """A plan of a column: its time, capital, split and conditions, and the fabrics, blocks and replicas by site."""
+
+    seconds: float  # a sequence, on a clock
+    capital_usd: float
+    column: Column
+    split: LayerSplit
+    conditions: RowConditions
+    shape: Shape
+    templates: dict[str, Template]
+    blocks_by_site: dict[str, int]
+    replicas_by_site: dict[str, int]
+    placed: PlacedParts | None
+    wavelengths: int
+    upkeep: Upkeep | None = None  # where failures count
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The best plan so far: its seconds a sequence and capital; and the most that any plan may cost."""
+
+    seconds: float = math.inf
+    usd: float = math.inf
+    budget: float = math.inf
+
+    @property
+    def cutoff(self) -> float:
+        """Seconds a sequence above which no plan matters: plans as fast may be cheaper."""
+        return self.seconds * (1 + EPS)
+
+    def ties(self, seconds: float) -> bool:
+        """Return whether a plan of such a time is not faster."""
+        return seconds >= self.seconds * (1 - EPS)
+
+    def max_usd(self, seconds: float) -> float:
+        """Return the most that a plan of such a time may cost: the budget, or less than the best plan if as fast."""
+        return min(self.budget, self.usd - CENTS) if self.ties(seconds) else self.budget
+
+    def improved_by(self, seconds: float, usd: float) -> bool:
+        """Return whether a plan is better: faster, or as fast and cheaper."""
+        return seconds <= self.cutoff and usd <= self.max_usd(seconds) + CENTS / 2
+
+
+@dataclass(slots=True)
+class Unproven:
+    """Lower bounds on seconds a sequence and on capital of the plans that a search left without a proof."""
+
+    seconds: float = math.inf
+    usd: float = math.inf
+
+
+CLUSTER = "cluster"  # the id of the one site of an instance without a grid
+
+
+@dataclass(kw_only=True)
+class World:
+    """The context that all columns share: problem, sites and templates, and counts for the certificate."""
+
+    problem: JointProblem
+    sites: "Sites | None"
+    templates: Templates | None
+    counts: dict[str, int] = field(default_factory=dict)
+    # Of each table of pipelines, at the budget; a copy has its own.
+    most_blocks: dict[Strategy, tuple[Any, Ints]] = field(init=False, default_factory=dict)
+    most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
+    cache: JointCache = field(default_factory=JointCache)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search
+    unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
+
+    def end_at(self, deadline: Deadline) -> None:
+        """Hand a search's deadline down to all that it asks."""
+        self.deadline = deadline
+        if self.sites is not None:
+            self.sites.deadline = self.sites.fibre.deadline = deadline
+        if self.templates is not None:
+            self.templates.deadline = deadline
+
+    def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
+        """Leave a choice without a proof: bounds on days, or on capital, are no more than its own."""
+        self.unproven.seconds = min(self.unproven.seconds, seconds)
+        self.unproven.usd = min(self.unproven.usd, usd)
+
+    @property
+    def site_bounds(self) -> "SiteBounds | None":
+        """Lower bounds on the capital of sites, where there are several to choose from."""
+        known = self.cache.site_bounds
+        if self.sites is not None and (known is None or known.sites is not self.sites):
+            from planner.models.joint.shapes.site_bounds import SiteBounds
+
+            self.cache.site_bounds = known = SiteBounds(sites=self.sites)
+        return known if self.sites is not None else None
+
+    @property
+    def budget(self) -> float:
+        """Most that the plan may cost."""
+        return self.problem.instance.limits.budget_usd or NO_BUDGET
+
+    def with_budget(self, usd: float) -> "World":
+        """Return the world with another budget."""
+        instance = self.problem.instance
+        return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
+
+    @property
+    def size(self) -> float:
+        """Money that a campus may cost; racks of a cluster."""
+        return self.budget if self.sites is not None else float(self.problem.instance.hardware.racks or 0)
+
+    @property
+    def max_open(self) -> int:
+        """Most sites that may hold blocks."""
+        return 1 if self.sites is None else self.sites.max_open
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Count something for the certificate."""
+        self.counts[name] = self.counts.get(name, 0) + number
+
+    def strategies(self) -> list[Strategy]:
+        """List the ways to cut a layer of the declared space."""
+        return self.cache.strategies(self.problem, self.deadline)
+
+    def sample(self, count: int) -> list[Strategy]:
+        """List those of about `count` degrees evenly drawn; none where there are fewer than twice as many."""
+        return self.cache.sample(self.problem, self.deadline, count)
+
+    def max_racks(self, rails: int) -> int:
+        """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
+        if rails not in self.most_racks:
+            instance, joined = self.problem.instance, self.problem.joined_racks(rails)
+            hardware, limit = instance.hardware, instance.limits.facility_power_mw
+            owned = hardware.racks or 0
+            if self.sites is not None:
+                # They are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
+                step = max(1, self.problem.gpus // RAILS_STEPS)
+                fewer = max(1, rails // step * step)
+                most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
+                most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
+            elif limit is not None and cost.facility_mw(hardware, owned) > limit * (1 + 1e-9):
+                most = 0
+            else:
+                most = int(min(owned, joined)) if self.owned_usd <= self.budget else 0
+            self.most_racks[rails] = most
+        return self.most_racks[rails]
+
+    @cached_property
+    def owned_usd(self) -> float:
+        """Price of the racks of a cluster without a grid: all are billed."""
+        hardware = self.problem.instance.hardware
+        return (hardware.racks or 0) * cost.rack_of(hardware).price_usd
+
+
+def open_sites(world: World, column: Column) -> range:
+    """Return the numbers of sites over which the blocks of a column may be shared out."""
+    first = 1 if world.sites is None else world.sites.min_open
+    last = min(world.max_open, column.block.blocks(column.d))
+    fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
+    return range(next(fewest, last + 1), last + 1)
+
+
+def spared(world: World, column: Column) -> list[Column]:
+    """Return a column with each choice of spares, and of lanes where links fail; itself where failures do not count."""
+    calendar = world.problem.calendar
+    if calendar is None:
+        return [column]
+    idle = column.block.rails < world.problem.gpus and world.templates is not None
+    lanes = lanes_to_choose(world.problem.instance) if calendar.r.counts_links else [0]
+    return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
+
+
+def largest_parts(column: Column, sites: int) -> range:
+    """Return the numbers of blocks that the largest of some sites may have of a column's: a fabric joins them."""
+    block, total = column.block, column.block.blocks(column.d)
+    joined = column.strategy.problem.joined_racks(block.rails) / block.racks
+    return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
+
+
+def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:
+    """Yield every way to share a column's blocks out over `sites` sites, up to an exchange of sites.
+
+    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
+    whose largest part is within it.
+    """
+    s, block, total = column.strategy, column.block, column.block.blocks(column.d)
+    missing = total * block.replicas - column.d
+    pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)
+    for blocks in _partitions(total, sites, largest_parts(column, sites) if largest is None else largest):
+        if not pinned <= Counter(blocks):
+            continue
+        replicas = [n * block.replicas for n in blocks]
+        replicas[0] -= missing
+        if min(replicas) * s.shape.gpus >= s.shape.expert_parallel:
+            yield Shape(blocks, min(replicas))
+
+
+def _partitions(total: int, parts: int, largest: range) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a total as positive parts, none larger than the one before, the first within a range."""
+    for most in largest:
+        left = total - most
+        if parts == 1 and not left:
+            yield (most,)
+        elif parts > 1 and left >= parts - 1:
+            for rest in _partitions(left, parts - 1, range(-(-left // (parts - 1)), min(most, left - parts + 2) + 1)):
+                yield (most, *rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointSolution:
+    """The joint optimum of an instance: the goal's value with lower bounds over the declared space, and the plan."""
+
+    status: Status
+    days: float | None = None
+    usd: float | None = None  # of a goal in dollars: the capital, or what it costs to buy and to run
+    lower_bound: float | None = None  # in days, or in dollars where those are the goal
+    # In days, over every fabric: at the cheapest, on a network slowed by transport alone.
+    fabric_free_bound: float | None = None
+    plan: JointPlan | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    stopped: Literal["proved", "limit", "interrupted"] = "proved"
+    excluded: tuple[tuple[float, Column], ...] = ()  # with days below the bound there: sites and budget refuse them
+    max_racks: dict[int, int] = field(default_factory=dict)  # of any plan, by the GPUs of each that are cabled
+    joined_racks: dict[int, int] = field(default_factory=dict)  # at most by a fabric, where ports bound them
+    failure: str = ""

@@ -1,0 +1,196 @@
+"""Floors of ranges of blocks of the pipelines of a strategy, and the columns that are listed from them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.models.fabric.design_table import ArrayTable
+from planner.models.joint.search.goal import Goal, Ranges
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_tables import (
+    Pipes,
+    columns_of,
+    each_in_memory,
+    min_seconds,
+    most_sequences,
+    terms_under_zero,
+)
+from planner.models.joint.time_bounds import StrategyRows
+
+CUTS = 1.1  # cutoffs of ranges that are within this factor share one
+NEVER = 1e18  # seconds, in place of infinity
+NAMES = 1 << 32  # numbers that a name made of two may have
+
+
+def under_stage(x: Ranges, zero: int) -> Ranges:
+    """Return ranges under a ZeRO stage, without floors of their own yet; a framework may have it for no pipelines."""
+    piped = zero in x.of.strategy.machine.software.zero_stages_under(2)
+    some = x if piped else x.where(x.of.rows.p[x.at] == 1)
+    return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
+
+
+def bounded(goal: Goal, x: Ranges) -> Ranges:
+    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
+    # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
+    # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
+    most = goal.most_blocks(x)
+    x = x if most is x.high else replace(x, high=np.minimum(x.high, most))
+    x = x.where(x.low < x.high)
+    if not len(x.at):
+        return x
+    rows = x.rows
+    if x.zero is not None and not x.in_memory.all():
+        t, known = _stage_terms(x.zero, x, rows), x.in_memory
+        each, once = np.where(known, x.each, t.each), np.where(known, x.once, t.once)
+        x = replace(x, each=each, once=once, layer=np.where(known, x.layer, t.layer))
+    return _under_cutoff(goal, x, rows)
+
+
+def in_memory(goal: Goal, x: Ranges) -> Ranges:
+    """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
+    new = np.flatnonzero(~x.in_memory)
+    if x.zero is None or not len(new):
+        return x
+    rows = x.rows
+    each = x.each.copy()
+    each[new] = _stage_terms(x.zero, x.part(new), rows.part(new), memory=True).in_memory
+    x = replace(x, each=each, in_memory=np.ones(len(each), dtype=bool))
+    return _under_cutoff(goal, x, rows)
+
+
+@dataclass(slots=True)
+class StageTerms(ArrayTable):
+    """Least terms of pipelines under a ZeRO stage with at most `high` blocks, by their place in the table."""
+
+    # Several goals ask for them one after another. NaN: not known yet.
+
+    high: Ints
+    each: Floats
+    once: Floats
+    layer: Floats
+    in_memory: Floats
+
+
+def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = False) -> StageTerms:
+    """Return the terms of ranges; with `memory` also the seconds of a micro-batch that memory asks for."""
+    s, kept = x.of.strategy, x.of.under_zero.get(zero)
+    if kept is None:
+        nan = [np.full(len(x.of), np.nan) for _ in range(4)]
+        kept = x.of.under_zero[zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
+    found = kept.part(x.at)
+    new = np.flatnonzero(found.high != x.high)
+    found.high = x.high
+    if len(new):
+        t, once = terms_under_zero(s, zero, rows.part(new))
+        found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, once, t.layer, np.nan
+    unknown = np.flatnonzero(np.isnan(found.in_memory)) if memory else new[:0]
+    if len(unknown):
+        each, layer = found.each[unknown], found.layer[unknown]
+        found.in_memory[unknown] = each_in_memory(s, zero, rows.part(unknown), each, layer)
+    if len(new) or len(unknown):
+        for name in kept.__slots__:
+            getattr(kept, name)[x.at] = getattr(found, name)
+    return found
+
+
+def without_room(zero: int, x: Ranges) -> Flags:
+    """Return which ranges are known to have no room in memory under a ZeRO stage with as many replicas as they have."""
+    kept = x.of.under_zero.get(zero)
+    if kept is None:
+        return np.zeros(len(x.at), dtype=bool)
+    return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
+
+
+def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
+    """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
+    s, fits = x.of.strategy, np.isfinite(x.each)
+    total, b = most_sequences(s), s.shape.micro_batch
+    own = min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
+    seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
+    late = np.maximum(np.minimum(goal.cutoff(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
+    with np.errstate(over="ignore"):
+        fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
+    low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
+    usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
+    left = np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf))
+    if len(left) < len(low):
+        x, low, seconds, usd = x.part(left), low[left], seconds[left], usd[left]
+    return replace(x, low=low, seconds=seconds, usd=usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on."""
+
+    strategy: Strategy
+    zero: int
+    table: StrategyRows
+    seconds: Floats
+    usd: Floats
+    place: int = 0
+    sharp: bool = False  # the goal has sharpened their capital
+    in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
+
+
+def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+    """List columns of ranges under a ZeRO stage and cutoffs that were not listed before; return the raised cutoffs."""
+    # Ranges of like cutoffs are listed together up to the largest.
+    s, zero, found = x.of.strategy, x.zero, list[Columns]()
+    if zero is None:
+        raise ValueError("columns have a ZeRO stage")
+    order, cuts = np.argsort(cuts), cuts.copy()
+    order = order[x.seconds[order] < cuts[order]]
+    while len(order):
+        some = order[cuts[order] <= cuts[order[0]] * CUTS]
+        order = order[len(some) :]
+        cuts[some] = cuts[some].max()
+        part, cut = x.part(some), min(float(cuts[some[0]]), NEVER)
+        pipes = Pipes(part.seconds, part.rows, part.each, part.once)
+        more_than = part.low * pipes.rows.block_replicas
+        for in_rounds in (False, True):
+            cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
+            if cells is not None:
+                found += [Columns(s, zero, *group, in_rounds=in_rounds) for group in _in_order(goal, part, *cells)]
+    return found, cuts
+
+
+def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
+    """Return columns of ranges by the groups of the goal, with their least seconds and capital."""
+    # The range that each column is from is that of its pipeline which has as many blocks.
+    rows, blocks = x.of.rows, table.blocks()
+    _, own = np.unique(
+        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
+    )
+    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + blocks
+    order = np.argsort(ranges)
+    of = order[np.searchsorted(ranges[order], columns)]
+    seconds = np.maximum(times, x.seconds[of])
+    usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
+    some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
+    if not len(some):
+        return []
+    goal.world.count("columns", len(some))
+    entries = x.at[of[some]] * NAMES + blocks[some]
+    groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
+    return [(table.part(i), seconds[i], usd[i]) for i in groups]
+
+
+def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
+    """Group columns by their pipelines and blocks, the fastest of each group first."""
+    order = np.lexsort((t, entries))
+    return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
+
+
+def repriced(goal: Goal, x: Columns) -> list[Columns]:
+    """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
+    table = x.table.part(np.arange(x.place, len(x.seconds)))
+    left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
+    p, own = np.unique(table.p, return_inverse=True)
+    kinds = [x.strategy.block(int(n)) for n in p]
+    racks, rails = (np.array([getattr(block, name) for block in kinds])[own] for name in ("racks", "rails"))
+    blocks = table.blocks()
+    usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
+    some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
+    entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
+    groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
+    return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]

@@ -1,0 +1,402 @@
+"""The search: best-first branch and bound over columns, whatever its goal.
+
+A node is a set of plans with floors of seconds a sequence and of capital:
+
+    strategy    a way to cut a layer: its pipelines, with any numbers of blocks of racks
+    ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
+    columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
+    column      one of them, with its best split of layers on a network that slows nothing
+    shapes      the ways to share its blocks out over a number of sites, the largest part within a range
+    shape       one of these, which the goal prices with sites, fabrics and fibre
+
+The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
+it comes from, and each plan of a node is in one of those that it is opened to: so when no open node may hold a plan of
+use, none is left. Nothing is left out that a floor does not exclude.
+"""
+
+import heapq
+import itertools
+import math
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.joint_question import Shape, largest_parts, open_sites, shapes, spared
+from planner.models.joint.search.block_ranges import (
+    NEVER,
+    Columns,
+    bounded,
+    in_memory,
+    listed,
+    repriced,
+    under_stage,
+    without_room,
+)
+from planner.models.joint.search.goal import Goal, OpenNodes, Ranges, Stopped
+from planner.models.joint.shapes.shape_class import ShapeClass
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Strategy
+from planner.models.joint.strategy_tables import (
+    GATHERING,
+    column_at,
+    free_seconds,
+    known_bound,
+    pipelines_in_memory,
+    rounds_of,
+    some_in_memory,
+    strategy_bound,
+    table_of,
+)
+from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import OutOfTimeError, first_plan_found
+
+SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
+MANY_SHARDS = 32  # replicas from which on fewer of them hardly ask more of memory: a half keeps the floors of the whole
+FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
+BOUNDS = 2  # of the time of a class, before it is halved
+STALE = 0.98  # of a key, above which one that has changed is taken as it is
+
+
+@dataclass(frozen=True, slots=True)
+class ShapesLeft:
+    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range."""
+
+    column: Column
+    sites: int
+    largest: range
+    bounded: int = 0  # floors of their time and capital that are known, the second with fabrics that may be built
+    rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShape:
+    """A shape with the goal's search state of it, and what the goals that go on know of it."""
+
+    state: Any
+    known: "KnownShape"
+
+
+@dataclass(slots=True)
+class KnownShape:
+    """A shape that was opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
+
+    seconds: float
+    usd: float
+    column: Column
+    shape: Shape
+
+
+@dataclass(kw_only=True)
+class Loop(OpenNodes):
+    """The search of the open nodes by their keys."""
+
+    goal: Goal
+    order: Iterator[int] = field(default_factory=itertools.count)
+    failure: str = ""  # what a back end said that ended the search
+    opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
+
+    def run(self) -> Stopped:
+        """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
+        return self._searched(self._begin)
+
+    def copy(self) -> "Loop":
+        """Return a search of the same open nodes and opened shapes: one goal may go on with it, and one here."""
+        nodes = self.heap.copy()
+        for place, (key, order, t, c, what) in enumerate(nodes):
+            if isinstance(what, ShapesLeft) and what.rest is not None:
+                own, other = itertools.tee(what.rest)
+                self.heap[place] = key, order, t, c, replace(what, rest=own)
+                nodes[place] = key, order, t, c, replace(what, rest=other)
+        # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
+        return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
+
+    def go_on(self, goal: Goal) -> Stopped:
+        """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
+        # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
+        nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
+        for _, _, t, c, what in nodes:
+            if isinstance(what, OpenShape) or not goal.opens(t, c):
+                continue
+            if isinstance(what, Ranges):
+                ranges = goal.worthwhile(what)
+                self.push_ranges(ranges if ranges.usd.any() else bounded(goal, ranges))
+            elif isinstance(what, Columns) and not what.usd.any():
+                for columns in repriced(goal, what):
+                    self._push_columns(columns)
+            elif isinstance(what, ShapesLeft):
+                self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
+            else:
+                self.push(t, c, what)
+        for x in self.opened:
+            if goal.opens(x.seconds, x.usd):
+                q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
+                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
+        return self._searched(goal.begin)
+
+    def _begin(self) -> None:
+        """Open all strategies and seek first plans; where there are many, first among a sample of these."""
+        some = self.goal.world.sample(SAMPLED)
+        if some:
+            self._open(some)
+            self._seek_first_plans()
+        known = set(map(id, some))
+        self._open([s for s in self.goal.world.strategies() if id(s) not in known])
+        self.current = math.inf
+        if not some:
+            self._seek_first_plans()
+        self.goal.all_open()
+        if not self.goal.has_plan and not some_in_memory(self.goal.world):  # then no node has a plan
+            self.heap.clear()
+
+    def _seek_first_plans(self) -> None:
+        self.goal.begin()  # a limit that left the search time for one plan strikes once it has one
+        if self.goal.has_plan_in_time:
+            first_plan_found()
+
+    def _open(self, strategies: list[Strategy]) -> None:
+        for s in strategies:
+            self.goal.tick()
+            self.goal.world.count("strategies")
+            known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
+            bound = known[0] if known else strategy_bound(self.goal.world, s)
+            self.push(bound, self.goal.strategy_usd(s), s)
+
+    def _searched(self, begin: Callable[[], None]) -> Stopped:
+        """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
+        goal = self.goal
+        goal.loop = self
+        try:
+            begin()
+            while self.heap:
+                if goal.has_plan_in_time:
+                    first_plan_found()
+                goal.tick()
+                self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
+                key, _, t, c, what = heapq.heappop(self.heap)
+                if isinstance(what, Ranges):
+                    what, t, c = self._still_open(what)
+                now = goal.key(t, c)
+                if now is None:
+                    continue
+                if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):  # it has changed: the node waits anew
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    continue
+                self.current = now[0]
+                if goal.reached(t, c, what):
+                    heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                    return "proved"
+                name, expand = EXPAND[type(what)]
+                goal.world.count(f"{name} nodes")
+                expand(self, t, c, what)
+            self.current = math.inf
+        except OutOfTimeError:
+            return goal.world.deadline.cause
+        except UnansweredError as error:
+            self.failure = str(error)
+            return "limit"
+        except KeyboardInterrupt:
+            if not goal.has_plan:
+                raise
+            return "interrupted"
+        return "proved"
+
+    def push(self, t: float, c: float, what: Any) -> None:
+        """Open a node if it may hold a plan of use."""
+        key = self.goal.key(t, c)
+        if key is not None:
+            heapq.heappush(self.heap, (key, next(self.order), t, c, what))
+
+    def push_ranges(self, x: Ranges) -> None:
+        """Open those of some ranges that may hold plans of use."""
+        x, t, c = self._still_open(x)
+        self.push(t, c, x)
+
+    def _still_open(self, x: Ranges) -> tuple[Ranges, float, float]:
+        """Return the ranges that may still hold plans of use, with the bounds of the one that is opened first."""
+        keys = np.where(x.low < x.high, self.goal.keys(x.seconds, x.usd), np.inf)
+        first = int(np.argmin(keys)) if len(keys) else -1
+        if first < 0 or keys[first] == np.inf:
+            return x, math.inf, math.inf
+        return x.where(keys < np.inf), float(x.seconds[first]), float(x.usd[first])
+
+    def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
+        known = known_bound(self.goal.world, s)
+        if known is None or not known[1]:
+            bound = strategy_bound(self.goal.world, s)
+            if bound > t:
+                self.push(bound, c, s)
+                return
+        of = table_of(self.goal.world, s)
+        self.goal.world.count("pipelines", len(of))
+        # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
+        known_plan = self.goal.has_plan or math.isfinite(self.goal.rival)
+        holding = None if known_plan else pipelines_in_memory(self.goal.world, s)
+        for some in self.goal.first_ranges(of):
+            x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
+            self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
+
+    def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
+        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
+        # Ranges that have one list as many columns as the goal asks for; the rest waits.
+        goal, key = self.goal, self.current
+        x = self._hot(x)
+        if x.zero is not None and not x.in_memory.all():
+            x = in_memory(goal, x)
+            x, *bounds = self._still_open(x)
+            now = goal.key(*bounds)
+            if now is None or now[0] > key:
+                self.push_ranges(x)
+                return
+            x = self._hot(x)
+        is_wide = goal.wide(x, key)
+        narrow, wide = x.where(~is_wide), x.where(is_wide)
+        if len(wide.at):
+            middle = (wide.low + wide.high) // 2
+            self.push_ranges(bounded(goal, replace(wide, low=middle)))
+            many = middle * wide.of.rows.block_replicas[wide.at] >= MANY_SHARDS
+            known = many if wide.zero is not None else np.ones(len(middle), dtype=bool)
+            self.push_ranges(bounded(goal, replace(wide, high=middle, in_memory=known)))
+        if not len(narrow.at):
+            return
+        if narrow.zero is not None:
+            self._open_columns_of(narrow, key)
+            return
+        found = []
+        for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
+            staged = bounded(goal, under_stage(narrow, zero))
+            if len(staged.at) <= FEW_RANGES:
+                staged = in_memory(goal, staged)
+                if zero < GATHERING:  # those without room are left out under stages that divide less
+                    narrow = narrow.where(~without_room(zero, narrow))
+            found.append(staged)
+        for staged in reversed(found):
+            self.push_ranges(staged)
+
+    def _open_columns_of(self, x: Ranges, key: float) -> None:
+        """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""
+        goal = self.goal
+        high, cuts = goal.slice(x, key)
+        more = np.flatnonzero(high < x.high)
+        if len(more):
+            self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
+        x = replace(x, high=high)
+        found, cuts = listed(goal, x, cuts)
+        for columns in found:
+            self._push_columns(columns)
+        later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
+        self.push_ranges(later)
+
+    def _push_columns(self, x: Columns) -> None:
+        for place in range(x.place, len(x.seconds)):
+            t, c = float(x.seconds[place]), float(x.usd[place])
+            key = self.goal.key(t, c)
+            if key is not None:
+                heapq.heappush(self.heap, (key, next(self.order), t, c, replace(x, place=place)))
+                return
+
+    def _open_columns(self, t: float, c: float, x: Columns) -> None:
+        """Take the next column: open it with its time on a free network, and the rest behind it."""
+        goal, column = self.goal, column_at(x.strategy, x.zero, x.table, x.place)
+        if not x.sharp:
+            x = replace(x, usd=np.maximum(x.usd, goal.column_floor(column, c)), sharp=True)
+            if x.usd[x.place] > c:
+                self._push_columns(x)
+                return
+        rest, in_reach = replace(x, place=x.place + 1), True
+        if not x.in_rounds and goal.world.sites is not None and goal.world.problem.calendar is None:
+            # With the fibre between as many sites as hold it. Where failures count their stretch of a longer step is
+            # not known from its floor.
+            world = goal.shapes_world
+            some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
+            in_reach = any(goal.opens(x.seconds_over_fibre(t), c) for x in some)
+        if not in_reach:
+            goal.opened(t, c, column)
+        elif not goal.refuses(column, t):
+            cutoff = min(goal.cutoff(c), NEVER)
+            exact = max(t, free_seconds(goal.world, column, cutoff, waits=not x.in_rounds))
+            if not x.in_rounds:
+                self.push(exact, c, column)
+                goal.timed(column, exact)
+            elif goal.opens(exact, c):
+                # The columns for which the next one speaks, whose seconds without waits may be of use.
+                row = x.table.part(np.array([x.place]))
+                for times, table in rounds_of(goal.world, x.strategy, x.zero, row, cutoff):
+                    seconds, usd = np.maximum(times, exact), np.full(len(table), c)
+                    for i in goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
+                        self._push_columns(
+                            Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp)
+                        )
+        self._push_columns(rest)
+
+    def _open_column(self, t: float, c: float, column: Column) -> None:
+        """Open the shapes of a column with each choice of spares, over each number of sites."""
+        self.goal.opened(t, c, column)
+        free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
+        for choice in spared(self.goal.world, column):
+            for sites in open_sites(self.goal.world, choice):
+                floor = self.goal.sites_floor(choice, sites, c)
+                least = ShapeClass.of(self.goal.shapes_world, choice, sites).seconds_over_fibre(free)
+                self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
+
+    def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
+        """Bound time and capital of shapes within the money of a plan of use; halve their range, or open the next."""
+        goal = self.goal
+        few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
+        if x.bounded < BOUNDS and not few:
+            world = goal.shapes_world
+
+            def unhoused(most: int) -> bool:
+                return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+
+            # Of those alone that the sites may house: none above a largest part.
+            housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
+            if housed:
+                goal.world.count("classes of shapes")
+                some = ShapeClass.of(world, x.column, x.sites, housed)
+                least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
+                if math.isfinite(least):
+                    self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
+        elif len(x.largest) > 1 and not few:
+            middle = len(x.largest) // 2
+            for half in (x.largest[:middle], x.largest[middle:]):
+                self.push(t, c, replace(x, largest=half, bounded=0))
+        else:  # the next shape, and those behind it where they may still be of use
+            rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
+            found = next(goal.useful_shapes(x.column, rest, c), None)
+            if found is None:
+                return
+            goal.world.count("shapes")
+            q, least = found
+            own, floor = max(t, q.bound(goal.cutoff(c), q.best_fibre)), goal.shape_floor(q, c)
+            known = KnownShape(own, floor, x.column, q.shape)
+            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
+            if goal.goes_on and goal.opens(own, floor):
+                self.opened.append(known)
+            self.push(max(t, least), c, replace(x, rest=rest))
+
+    def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
+        bounds = self.goal.price(t, c, x.state)
+        x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
+        if bounds is not None:
+            self.push(max(t, bounds[0]), max(c, bounds[1]), x)
+
+    def _hot(self, x: Ranges) -> Ranges:
+        if not len(x.at):
+            return x
+        hot = self.goal.hot(x, self.goal.keys(x.seconds, x.usd))
+        self.push_ranges(x.where(~hot))
+        return x.where(hot)
+
+
+EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {
+    Strategy: ("strategy", Loop._open_strategy),
+    Ranges: ("ranges", Loop._open_ranges),
+    Columns: ("columns", Loop._open_columns),
+    Column: ("column", Loop._open_column),
+    ShapesLeft: ("shapes", Loop._open_shapes),
+    OpenShape: ("shape", Loop._open_shape),
+}

@@ -1,0 +1,345 @@
+"""The goal of fewest days within a budget, of plans as fast the cheapest; and that of the fastest of each kind."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.joint.joint_question import EPS, JointPlan, Target, World, open_sites, shapes, spared
+from planner.models.joint.search import first_plans
+from planner.models.joint.search.goal import Goal, Key, Ranges
+from planner.models.joint.shapes.fastest_plan import FastestSearch
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Flags, Floats, Ints
+from planner.physics.training.layer_time import days_of
+from planner.solvers.progress import report
+
+NEAR = 1.02  # above the least time on a free network: most optima lie below
+STEP = 1.1  # from one bound to the next up to which columns are listed
+FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
+SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
+DESCENTS = 6  # columns of least bound that are tried with fewer blocks
+FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
+ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
+CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
+FAR = 2.0  # times the gap, above which a better first plan takes less time than raising the bound
+CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
+
+
+@dataclass(kw_only=True)
+class FewestDays(Goal):
+    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
+
+    counts_capital: ClassVar[bool] = False
+    most_early: ClassVar[int] = 10  # columns that are priced as soon as they are timed, while no plan is known
+
+    progress: Callable[[str], None] = lambda _: None
+    gap: float = 0.0
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
+    priced_first: bool = False  # whether that column was priced
+    free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
+    guess: float = math.inf  # the least time of a column on such a network that is known
+    columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
+    descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
+    early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
+    # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
+    unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
+    payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
+    nodes: int = 0  # that were opened
+
+    @property
+    def target(self) -> Target:
+        """Seconds and capital that a plan must beat."""
+        best, budget = self.incumbent, self.world.budget
+        if best is None:
+            return Target(seconds=self.rival, budget=budget)
+        return Target(best.seconds, best.capital_usd, budget)
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds a sequence above which no plan matters: those of the incumbent, which may be had for less money."""
+        return self.target.cutoff
+
+    @property
+    def bound(self) -> float:
+        """Seconds a sequence that no plan is below."""
+        least = max(self.floor, min(self.loop.least_key, self.world.unproven.seconds))
+        return least if self.incumbent is None else min(least, self.incumbent.seconds)
+
+    @property
+    def distance(self) -> float:
+        """The gap: incumbent less bound, relative to the incumbent."""
+        return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether the plan is as fast as any can be, within the gap, as is known from elsewhere."""
+        return self.incumbent is not None and self.incumbent.seconds * (1 - max(EPS, self.gap)) <= self.floor
+
+    @property
+    def has_plan_in_time(self) -> bool:
+        """Whether there is a plan that meets the deadline of the instance."""
+        return self.incumbent is not None and self._in_time(self.incumbent.seconds)
+
+    @property
+    def too_late(self) -> bool:
+        """Whether the bound is beyond the deadline, which then no plan meets."""
+        return not self._in_time(self.bound)
+
+    def _in_time(self, seconds: float) -> bool:
+        instance = self.world.problem.instance
+        late = instance.limits.deadline_days
+        return late is None or days_of(instance, seconds) <= late * (1 + EPS)
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the seconds; infinite above those of plans of use."""
+        return np.where(t <= self.cutoff(0.0), t, np.inf)
+
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the seconds; None where no plan can be of use."""
+        return (t, 0.0) if t <= self.cutoff(c) and math.isfinite(t + c) else None
+
+    def cutoff(self, c: Any) -> float:
+        """Return the seconds above which no plan is of use to this goal or to another that goes on."""
+        return self.most_seconds * (1 + self.within)
+
+    def begin(self) -> None:
+        """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
+        if self.too_late:
+            return
+        column = None if self.first is None else self.first(self.world)
+        if column is not None and self.first_replicas:
+            first_plans.price_split(self, column, self.first_replicas)
+        if column is not None and not self.at_floor:
+            self.priced_first = first_plans.descend(self, column)
+        if self.at_floor:
+            return
+        first_plans.dive(self, self.world.cache.warm_starts(self.world.size))
+        best = self.incumbent
+        if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
+            first_plans.improve(self, best, lambda: self.distance <= self.gap)
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """End where no node is of use, within the gap, or beyond the deadline; seek faster plans once it takes long."""
+        self.nodes += 1
+        best, gap = self.incumbent, self.gap
+        if self.nodes == CLIMBED_AFTER and best is not None and self.distance > CLOSE and gap < ANY_PLAN:
+            # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
+            few = gap == 0 and len(self.world.strategies()) <= first_plans.CLIMBED
+            if not few and not self.world.cache.plans and not self.priced_first:
+                first_plans.climb(self, best.column)
+        if t > self.most_seconds or self.at_floor:
+            return True
+        if self.incumbent is None:
+            return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
+        return self.gap > 0 and self.distance <= self.gap
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return the ranges up to the bound up to which columns are listed at once."""
+        return np.asarray(keys < self._horizon(float(keys.min()), x.times))
+
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """List the columns of all blocks up to that bound; all of use where they are few, which take no longer."""
+        replicas = x.rows.d - x.low * x.of.rows.block_replicas[x.at]
+        few = int(replicas.sum()) <= FEW_REPLICAS
+        most = self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times)
+        return x.high, np.full(len(x.at), most)
+
+    def _horizon(self, key: float, times: int) -> float:
+        # A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
+        if math.isfinite(self.guess) and key < NEAR * self.guess:
+            step = min(STEP * key, NEAR * self.guess)
+        elif times < SMALL_STEPS:
+            step = STEP * key
+        else:
+            step = key * STEP ** (2 ** (times - SMALL_STEPS)) if times < STEPS else math.inf
+        return min(self.most_seconds * (1 + EPS), step)
+
+    def timed(self, column: Column, seconds: float) -> None:
+        """Remember the least time of a column on a free network; while no plan is known price the first ones."""
+        # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
+        self.guess = min(self.guess, seconds)
+        kind = id(column.strategy), column.p, column.v
+        if (
+            self.incumbent is None
+            and math.isfinite(seconds)
+            and len(self.early) < self.most_early
+            and kind not in self.early
+        ):
+            self.early.add(kind)
+            first_plans.descend(self, column, first=True)
+
+    def opened(self, t: float, c: float, column: Column) -> None:
+        """Remember a column and its bound; try the first ones with fewer blocks."""
+        self.free = min(self.free, t)
+        self.columns.append((t, column))
+        kind = id(column.strategy), column.p, column.v
+        if kind not in self.descended and len(self.descended) < DESCENTS and self.distance > CLOSE:
+            self.descended.add(kind)
+            first_plans.descend(self, column)
+
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return whether an earlier answer says that the money pays no sites, or no fabrics, for a shape."""
+        return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
+
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound."""
+        # Where little more than the sites can be paid, thousands of columns would be timed in vain.
+        every = (
+            ShapeProblem(world=self.world, column=choice, shape=shape)
+            for choice in spared(self.world, column)
+            for sites in open_sites(self.world, choice)
+            for shape in shapes(choice, sites)
+        )
+        for number, q in enumerate(every, 1):
+            if number >= FEW_SHAPES or not self.known_unhoused(q):
+                return False
+        self.free = min(self.free, seconds)
+        self.columns.append((seconds, column))
+        return True
+
+    def pays(self, q: ShapeProblem) -> bool:
+        """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
+        return self.world.sites is None or q.floor_usd + q.min_fabrics_usd <= self.world.budget
+
+    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
+        """Begin the search of a shape by time."""
+        return FastestSearch(shape_problem=q, cutoff=self.most_seconds)
+
+    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
+        """Find the fastest fabrics and fibre that the money may pay, or ask the sites for those found before."""
+        if shape.pending is None:
+            shape.pending = shape.next(self.target)
+            if shape.pending is None:
+                q = shape.shape_problem
+                if self._leaves_nothing(shape):
+                    self.unpaid.add((q.traffic, q.shape.blocks))
+                return None
+            # A plan far below the incumbent is asked for at once: it closes the nodes above it.
+            soon = shape.pending.seconds * (1 + CLOSE) < self.most_seconds
+            if shape.pending.seconds > t * (1 + EPS) and not soon:
+                return shape.pending.seconds, c
+        candidate, shape.pending = shape.pending, None
+        found = shape.try_sites(candidate, self.target)
+        if found is not None:
+            self.keep(found)
+        return candidate.seconds, c
+
+    def _leaves_nothing(self, search: FastestSearch) -> bool:
+        """Return whether a shape leaves no money for any fabric; one of few blocks is asked again without a cutoff."""
+        q = search.shape_problem
+        if math.isinf(search.cutoff):
+            return search.is_unpaid
+        if q.several or q.shape.blocks[0] >= FEW_SHAPES or (q.traffic, q.shape.blocks) in self.payable:
+            return False
+        if FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid:
+            return True
+        self.payable.add((q.traffic, q.shape.blocks))
+        return False
+
+    def keep(self, plan: JointPlan) -> None:
+        """Make a plan the incumbent if it is faster, or as fast and cheaper."""
+        if plan.seconds > self.most_seconds:
+            return
+        if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
+            self.incumbent = plan
+            self.world.count("incumbents")
+            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
+
+    def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
+        """Report value, bound and gap; of a plan that was found what it can be written from."""
+        self.spoke = time.perf_counter()
+        problem, best, bound = self.world.problem, self.incumbent, self.bound
+        known = days_of(problem.instance, bound) if math.isfinite(bound) and bound > 0 else None
+        limit = "no bound yet" if known is None else f"bound {known:,.1f}"
+        if best is None:
+            report(self.progress, f"no plan yet, {limit}", None, known)
+            return
+        value = days_of(problem.instance, best.seconds)
+        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
+        written_from = None if found is None else (problem.instance, found, value)
+        report(self.progress, line, value, known, choices, written_from)
+
+
+def described(plan: JointPlan) -> str:
+    """Return a plan's choices in a line."""
+    c = plan.column
+    tensor, context, _ = c.strategy.shape.degrees
+    return (
+        f"TP {tensor} x CP {context} x PP {c.p}, v {c.v}, {c.d} replicas, "
+        f"{c.m} micro-batches, blocks {'+'.join(map(str, plan.shape.blocks))}"
+    )
+
+
+Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline parallelism
+
+
+def kind_of(c: Column) -> Kind:
+    """Return the kind of layout of a column."""
+    return (*c.strategy.shape.degrees, c.p)
+
+
+@dataclass(kw_only=True)
+class FastestOfEachKind(FewestDays):
+    """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds."""
+
+    most_early: ClassVar[int] = 0
+
+    most_shapes: int  # that are priced; the search ends unproven at the next
+    kinds: dict[Kind, JointPlan] = field(default_factory=dict)
+    priced: int = 0
+    at: float = 0.0  # seconds of the column that was opened last
+
+    @property
+    def most_seconds(self) -> float:
+        """Those of the rival: an incumbent is of its kind alone."""
+        return self.rival * (1 + EPS)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the search ended before its proof."""
+        return self.priced >= self.most_shapes
+
+    def begin(self) -> None:
+        """Seek no first plans: the fastest of all is known."""
+
+    def reached(self, t: float, c: float, what: object) -> bool:
+        """End where as many shapes were priced as may be."""
+        return self.ended
+
+    def opened(self, t: float, c: float, column: Column) -> None:
+        """Remember the time of the column."""
+        self.at = t
+
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Close a column whose kind has a plan as fast already."""
+        known = self.kinds.get(kind_of(column))
+        return math.inf if known is not None and known.seconds <= self.at * (1 + EPS) else c
+
+    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
+        """Begin the search of a shape by time, and count it; how fast its kind is known limits it."""
+        self.priced += 1
+        self.incumbent = self.kinds.get(kind_of(q.column))
+        return FastestSearch(shape_problem=q, cutoff=self.target.cutoff)
+
+    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
+        """Take a shape a step on, under the fastest plan of its kind."""
+        self.incumbent = self.kinds.get(kind_of(shape.shape_problem.column))
+        if self.incumbent is not None and self.incumbent.seconds <= t * (1 + EPS):
+            return None
+        return super().price(t, c, shape)
+
+    def keep(self, plan: JointPlan) -> None:
+        """Make a plan that of its kind if it is faster, or as fast and cheaper."""
+        kind = kind_of(plan.column)
+        self.incumbent = self.kinds.get(kind)
+        if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
+            self.kinds[kind] = plan
+            self.world.count("incumbents")

@@ -1,0 +1,373 @@
+"""First incumbents: the columns that are fastest on a free network, priced with fewer and fewer blocks."""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.joint_question import EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
+from planner.models.joint.search.goal import Goal, Ranges
+from planner.models.joint.shapes.fastest_plan import fastest
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Strategy
+from planner.models.joint.strategy_tables import (
+    column_at,
+    columns_of,
+    free_seconds,
+    pipelines_of,
+    strategy_bound,
+    table_of,
+    under_zero,
+)
+
+SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
+NEIGHBOURS = 4  # strategies a choice away from that of a plan, in which a faster one is sought
+CLIMBED = 300  # strategies from the best of which faster ones are sought
+ALMOST = 1.15  # times the least time on a free network, up to which the fastest of a strategy is priced too
+STARTS = 4  # the fastest strategies, from which others are a choice away
+LOOKED = 300_000  # pipelines, after which no more are sought
+LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
+TIMED, MANY_TIMED = 3, 20  # columns of those that are timed exactly, and of the one strategy of a plan
+DIVES = 40  # columns that are tried for a first incumbent
+LIKELY_ZEROS = (1, 3)
+MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
+FEWER_BLOCKS = 8  # with which a first incumbent is sought
+DESIGNED_BLOCKS = 1  # with which one is sought at once where the fibre between sites is designed
+BISECTIONS = 6  # between blocks that the money pays and those that it does not
+MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
+LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
+EACH_RAILS = 4  # of those with as many GPUs of a rack cabled
+CHEAP = 20  # columns that are priced for it
+GROWN = 150  # columns that get blocks until they meet the cutoff
+STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
+
+
+def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
+    """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
+    # The sample is searched by the columns that are fastest on a free network.
+    for size, plan in known:
+        descend(goal, rescaled(plan.column, goal.world.size / size))
+    if goal.has_plan:
+        return
+    best = goal.cutoff(0.0)
+    found: list[tuple[float, int, Column]] = []
+    for bound, s in sampled(goal, SAMPLED):
+        goal.tick()
+        if bound < best:
+            for exact, column in likely(goal.world, s, best):
+                best = exact
+                found.append((exact, len(found), column))
+            if found and not goal.has_plan:  # a time limit that comes soon leaves this one
+                descend(goal, found[-1][2], first=True)
+    for _, _, column in sorted(found)[:DIVES]:
+        if descend(goal, column, first=goal.world.problem.calendar is not None):
+            return
+    for columns in (by_rails, by_racks) if not goal.has_plan else ():
+        for column in columns(goal):
+            if descend(goal, column, first=True):
+                return
+
+
+def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
+    """Seek faster plans than one among the pipelines of its strategy, then of some a choice away, until one is near."""
+    # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
+    own, world = plan.column.strategy, goal.world
+
+    def seek(s: Strategy, timed: int) -> None:
+        for _, column in reversed(list(likely(world, s, goal.cutoff(0.0), timed=timed))):
+            if column == plan.column or descend(goal, column, first=True):
+                return
+
+    seek(own, MANY_TIMED)
+    if near():
+        return
+    for s in heapq.nsmallest(NEIGHBOURS, _a_choice_away(world, own), key=partial(strategy_bound, world)):
+        seek(s, TIMED)
+        if near():
+            return
+
+
+def by_rails(goal: Goal) -> list[Column]:
+    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
+    # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
+    by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
+    for _, s in sampled(goal, MANY_SAMPLED):
+        block = s.block(1)
+        if block is not None:
+            by_number.setdefault(block.rails, []).append(s)
+    for strategies in by_number.values():
+        best = goal.cutoff(0.0)
+        for s in strategies[:: max(1, len(strategies) // EACH_RAILS)]:
+            goal.tick()
+            for exact, column in likely(goal.world, s, best):
+                best = exact
+                found.append((exact, len(found), column))
+    return [column for _, _, column in sorted(found)]
+
+
+def by_racks(goal: Goal) -> list[Column]:
+    """Return a likely column for each number of racks of a block, the fastest first."""
+    # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
+    found: dict[int, tuple[float, Column]] = {}
+    for _, s in sampled(goal, SAMPLED):
+        goal.tick()
+        seconds, table = pipelines_of(goal.world, s)
+        for zero in _likely_zeros(s):
+            x = under_zero(s, zero, table, seconds, NEVER)
+            if x is None:
+                continue
+            wanted = s.problem.pin("data_parallel")
+            for i, (key, p, d) in enumerate(zip(x.keys.tolist(), x.rows.p.tolist(), x.rows.d.tolist(), strict=True)):
+                block = s.block(p) if wanted in (None, d) else None
+                if block is not None and (block.racks not in found or key < found[block.racks][0]):
+                    found[block.racks] = key, column_at(s, zero, x.rows, i)
+    return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
+
+
+def _likely_zeros(s: Strategy) -> list[int]:
+    return [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages
+
+
+def sampled(goal: Goal, count: int) -> list[tuple[float, Strategy]]:
+    """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
+    nodes = sorted(((t, order, what) for _, order, t, _, what in goal.loop.heap), key=lambda x: x[:2])
+    return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
+
+
+def climb(goal: Goal, column: Column) -> None:
+    """Seek faster columns than one in a larger sample of strategies, then a choice at a time from the best of these."""
+    # A sample seldom has the fastest strategy, but one that is a few choices from it.
+    world, best, looked = goal.world, free_seconds(goal.world, column, NEVER), 0
+    every, tried, left, found = goal.world.strategies(), set[int](), set[int](), [(best, column)]
+
+    def improve(strategies: Iterable[Strategy]) -> None:
+        nonlocal best, looked
+        for s in strategies:
+            goal.tick()
+            if looked < LOOKED and id(s) not in tried and strategy_bound(world, s) < best * ALMOST:
+                tried.add(id(s))
+                looked += len(table_of(world, s))
+                fastest = list(likely(world, s, best * ALMOST))[-1:]
+                found.extend(fastest)
+                best = min(best, *(seconds for seconds, _ in fastest), math.inf)
+        found.sort(key=lambda x: x[0])
+
+    improve(every[:: max(1, len(every) // CLIMBED)])
+    while at := [x.strategy for _, x in found[:STARTS] if id(x.strategy) not in left]:
+        left.add(id(at[0]))
+        improve(_a_choice_away(world, at[0]))
+    for seconds, other in found[:DIVES]:
+        if other is not column and seconds < goal.cutoff(0.0):
+            descend(goal, other, first=world.problem.calendar is not None)
+
+
+def _a_choice_away(world: World, own: Strategy) -> Iterator[Strategy]:
+    here = _choices(own)
+    yield from (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
+
+
+def _choices(s: Strategy) -> tuple[Any, ...]:
+    """List the choices that a step changes one of; TP, CP and micro-batches are one, the tokens of a GPU."""
+    x = s.shape
+    tensor, context, expert = x.degrees
+    return (
+        (tensor, x.tensor_inner, context, x.micro_batch),
+        expert,
+        (x.recompute, s.recomputes),
+        x.sequence_parallel,
+        s.order,
+        s.packed,
+    )
+
+
+def rescaled(column: Column, share: float) -> Column:
+    """Return a column with as many replicas more as there is money more, and a block."""
+    if _pinned(column):
+        return column
+    s, rounds = column.strategy, column.p if column.v > 1 else 1
+    most = s.problem.max_sequences // s.shape.micro_batch // rounds
+    d = max(1, min(most, math.ceil(column.d * share) + column.block.replicas if math.isfinite(share) else column.d))
+    return replace(column, d=d, m=min(column.m, most * rounds // d))
+
+
+def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> Iterator[tuple[float, Column]]:
+    """Yield columns of a strategy, of almost as many blocks as there can be, each faster than before, with its time."""
+    # Times are on the free network. For each number of stages the column of the least floor is tried.
+    keys, table = pipelines_of(world, s)
+    few = np.flatnonzero(keys < cutoff)
+    few = few[np.argsort(keys[few], kind="stable")]
+    for zero in _likely_zeros(s):
+        found = under_zero(s, zero, table.part(few), keys[few], cutoff)
+        if found is None:
+            continue
+        order = np.argsort(found.keys, kind="stable")
+        firsts = np.sort(np.unique(found.rows.p[order], return_index=True)[1])  # of each number of stages
+        likely_stages = found.rows.p[order[firsts[:LIKELY_STAGES]]]
+        some = found.part(order[np.isin(found.rows.p[order], likely_stages)])
+        cells = columns_of(world, s, zero, some, cutoff, max_blocks_off=2)
+        if cells is None:
+            continue
+        times, columns = cells
+        for j in np.argsort(times, kind="stable")[:timed]:
+            column = column_at(s, zero, columns, int(j))
+            exact = free_seconds(world, column, cutoff)
+            if exact < cutoff:
+                cutoff = exact
+                yield exact, column
+
+
+def _pinned(column: Column) -> bool:
+    return any(column.strategy.problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
+
+
+def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
+    """Price a column with fewer and fewer blocks, if `first` until one is; return whether any could be priced."""
+    # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
+    # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
+    # sample is far from the best of all.
+    pinned, priced, each = _pinned(column), False, column.block.replicas
+    whole = (column.d - 1) // each
+    refused, sites = whole + 1, goal.world.sites
+    few = first and sites is not None and sites.designed  # a refusal takes seconds there
+    most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
+    for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
+        fewer = _with_replicas(goal, column, min(column.d, blocks * each))
+        if fewer is None and priced:
+            return True
+        if fewer is not None:
+            found = _priced(goal, fewer)
+            priced, refused = priced or found, refused if found else blocks
+            if found and first:
+                return True
+    if priced or pinned:
+        return priced
+    paid = refused
+    while not priced and paid > 1:
+        paid = paid * 7 // 8 if goal.has_plan else paid // 2
+        fewer = _with_replicas(goal, column, paid * each)
+        if fewer is None and goal.has_plan:
+            return False
+        priced = fewer is not None and _priced(goal, fewer)
+        refused = refused if priced else paid
+    for _ in range(BISECTIONS if priced and not first else 0):
+        middle = (paid + refused) // 2
+        fewer = _with_replicas(goal, column, middle * each)
+        found = fewer is not None and _priced(goal, fewer)
+        paid, refused = (middle, refused) if found else (paid, middle)
+    return priced
+
+
+def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
+    """Keep a fast plan of a column whose replicas are shared out over sites as some plan has them."""
+    if len(replicas) not in open_sites(goal.world, column):
+        return
+    blocks = tuple(sorted((column.block.blocks(n) for n in replicas), reverse=True))
+    every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
+    shape = next((shape for shape in every if shape.blocks == blocks), None)
+    if shape is not None:
+        _priced(goal, column, shape)
+
+
+def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
+    """Keep a fast plan of a column with the most spare racks paid, in a shape or the most even one; return if any."""
+    goal.tick()
+    for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
+        if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
+            plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
+            if plan is not None:
+                goal.keep(plan)
+            return plan is not None
+    return False
+
+
+def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
+    """Return a column with `replicas` replicas and the best filling of the batch; None where it misses the cutoff."""
+    cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
+    found, seconds = _filled(goal.world, column, replicas, cutoff)
+    return found if seconds < cutoff else None
+
+
+def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
+    """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
+    # The time is infinite where the batch holds too few micro-batches; pinned ones are as they are.
+    most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
+    counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
+    counts = [column.m] if _pinned(column) else counts or [min(column.m, most) if column.v == 1 else 0]
+    found = [replace(column, d=replicas, m=m) for m in counts]
+    seconds, i = min((free_seconds(world, c, cutoff) if c.m else math.inf, i) for i, c in enumerate(found))
+    return found[i], seconds
+
+
+def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
+    """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
+    for sites in open_sites(goal.world, column):
+        q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
+        if q is not None and goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
+            return q
+    return None
+
+
+def least_usd(goal: Goal, column: Column) -> float:
+    """Bound the capital of a column at any number of sites."""
+    return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
+
+
+def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
+    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
+    # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
+    found: list[tuple[float, int, Ranges]] = []
+    for _, s in sampled(goal, MANY_SAMPLED):
+        goal.tick()
+        for any_stage, zero in itertools.product(goal.first_ranges(table_of(goal.world, s)), _likely_zeros(s)):
+            x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
+            for i in np.lexsort((x.seconds, x.usd))[:LIKELY_PIPELINES].tolist():
+                found.append((float(x.usd[i]), len(found), x.part(np.array([i]))))
+    best, timely = math.inf, list[tuple[float, int, Column]]()
+    for usd, order, x in sorted(found, key=lambda x: x[:2])[:GROWN]:
+        goal.tick()
+        if usd >= best:
+            break
+        # The column of the range with its fewest blocks, grown until it meets the cutoff.
+        rows = x.of.rows.part(x.at)
+        if x.of.strategy.problem.pin("data_parallel") is None:
+            rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))
+        column = grown(goal, column_at(x.of.strategy, x.zero or 0, rows, 0), int(x.of.rows.d[x.at][0]))
+        least = math.inf if column is None else least_usd(goal, column)
+        if column is None or math.isinf(least):
+            continue
+        if math.isinf(best):
+            yield least, column
+        else:
+            timely.append((least, order, column))
+        best = min(best, least)
+    for usd, _, column in sorted(timely)[:CHEAP]:
+        yield usd, column
+
+
+def grown(goal: Goal, column: Column, most: int) -> Column | None:
+    """Return a column with as few blocks more as bring its time on a free network under the limit."""
+    # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
+    # steps than a few, or costs more than a plan that is known.
+    block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)
+    if _pinned(column):
+        return column if free_seconds(goal.world, column, limit) < limit else None
+    replicas, most = column.d, min(most, goal.world.max_racks(block.rails) // block.racks * block.replicas)
+    for _ in range(STEPS):
+        found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)
+        if seconds < limit:
+            return found
+        if replicas >= most:
+            return None
+        more = min(seconds / limit, MORE_BLOCKS) if math.isfinite(seconds) else MORE_BLOCKS
+        replicas = min(most, math.ceil(block.blocks(replicas) * more + EPS) * block.replicas)
+        if not goal.opens(0.0, least_usd(goal, replace(column, d=replicas))):
+            return None
+    return None

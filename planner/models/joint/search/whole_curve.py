@@ -1,0 +1,356 @@
+"""The goal of the curve: plans such that every plan of the box is within epsilon of one of them in days and capital.
+
+The gap of a node is the least relative excess by which an incumbent misses its floors. A node whose gap is at most
+epsilon is closed: each of its plans has an incumbent that is at most by epsilon worse in both. The node of the largest
+gap is opened first, so that at any moment the largest gap left is proven.
+"""
+
+import bisect
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.free_network import racks_of
+from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.search.block_ranges import NEVER, by_blocks
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics
+from planner.models.joint.search.goal import Goal, Key, Ranges, Stopped, all_ranges
+from planner.models.joint.shapes.fastest_plan import fastest
+from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_tables import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of
+from planner.physics.training.layer_time import days_of
+
+HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
+SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
+NARROW = 1  # of its blocks, within which a range is not halved under any ZeRO stage
+COLUMN_STEP = 0.5  # of capital: columns are priced once a step of half the gap
+NEAR = 0.01  # above its floor, a capital at which a shape is priced first
+
+
+@dataclass(kw_only=True)
+class Front:
+    """Incumbents, capital ascending and seconds a sequence descending.
+
+    The gap of a pair of floors (t, c) is min over incumbents p of max(T(p)/t, C(p)/c) - 1: every plan with such floors
+    is matched by an incumbent that is worse in both by at most the gap, which is -1 outside the box, where no plan
+    matters.
+    """
+
+    slowest: float = math.inf  # seconds a sequence from which on no plan matters
+    most_usd: float = math.inf  # capital above which none does
+    usd: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    plans: list[JointPlan] = field(default_factory=list)
+    # Their capital, their seconds, and capital over seconds, which ascends.
+    _arrays: tuple[Floats, Floats, Floats] = (np.empty(0), np.empty(0), np.empty(0))
+    _slopes: list[float] = field(default_factory=list)
+
+    def add(self, seconds: float, usd: float, plan: JointPlan) -> bool:
+        """Keep a plan, in place of those that it beats or equals; return whether none held beats or equals it."""
+        at = bisect.bisect_right(self.usd, usd)
+        if at and self.seconds[at - 1] <= seconds:
+            return False
+        end = at
+        while end < len(self.usd) and self.seconds[end] >= seconds:
+            end += 1
+        first = at - 1 if at and self.usd[at - 1] == usd else at
+        self.usd[first:end], self.seconds[first:end], self.plans[first:end] = [usd], [seconds], [plan]
+        dollars, times = np.array(self.usd), np.array(self.seconds)
+        self._arrays = dollars, times, dollars / times
+        self._slopes = self._arrays[2].tolist()
+        return True
+
+    def gap(self, t: float, c: float) -> float:
+        """Return the gap of one pair of floors."""
+        if not (t < self.slowest and c <= self.most_usd):
+            return -1.0
+        if not self.usd:
+            return math.inf
+        if t <= 0 or c <= 0:
+            return float(self.gaps(t, c))
+        usd, seconds = self.usd, self.seconds
+        right = bisect.bisect_left(self._slopes, c / t)
+        left = max(right - 1, 0)
+        right = min(right, len(usd) - 1)
+        return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
+
+    def gaps(self, t: Any, c: Any) -> Floats:
+        """Return the gaps of pairs of floors; infinite without an incumbent."""
+        # As capital grows T(p)/t falls and C(p)/c grows, so the least of their maxima is at one of the two incumbents
+        # next to where they cross, which is where T(p)/C(p) crosses t/c.
+        t, c = np.asarray(t, dtype=np.float64), np.asarray(c, dtype=np.float64)
+        inside = (t < self.slowest) & (c <= self.most_usd)
+        if not self.usd:
+            return np.where(inside, math.inf, -1.0)
+        usd, seconds, slope = self._arrays
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.searchsorted(slope, c / t)
+            right, left = np.minimum(at, len(usd) - 1), np.maximum(at - 1, 0)
+            found = np.minimum(
+                np.maximum(seconds[right] / t, usd[right] / c), np.maximum(seconds[left] / t, usd[left] / c)
+            )
+        return np.where(inside, found - 1, -1.0)
+
+    def cutoff(self, usd: Any, gap: float) -> Any:
+        """Return the seconds under which a plan of at least some capital, or of each, must be to have a larger gap."""
+        if isinstance(usd, np.ndarray):
+            late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
+            return late[np.searchsorted(self._arrays[0], usd * (1 + gap), side="right")]
+        at = bisect.bisect_right(self.usd, usd * (1 + gap)) - 1
+        return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
+
+    def boxes(self, t: float, c: float, gap: float) -> Iterator[tuple[float, float]]:
+        """Yield the (seconds, capital) of boxes above floors in which a plan would have a larger gap, dearest first."""
+        most = [x / (1 + gap) for x in self.usd] + [self.most_usd]
+        late = [self.slowest] + [min(self.slowest, x / (1 + gap)) for x in self.seconds]
+        for seconds, usd in zip(reversed(late), reversed(most), strict=True):
+            if seconds > t and usd >= c:
+                yield seconds, usd
+
+
+@dataclass(slots=True)
+class ShapeInBoxes:
+    """A shape with its refused pairs (capital, seconds a sequence): within the capital no plan takes fewer seconds."""
+
+    problem: ShapeProblem
+    by_fabric: bool = False  # its floor of capital has the fabrics of its tables
+    refused: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class WholeCurve(Goal):
+    """The incumbents that none beats; nodes are opened by their gaps, largest first, while these exceed epsilon."""
+
+    epsilon: float
+    progress: Callable[["WholeCurve"], None] = lambda _: None  # called where the proven gap has fallen
+    front: Front = field(default_factory=Front)
+    proven: float = math.inf  # gap that no plan of the box exceeds
+    tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether there is a plan yet."""
+        return bool(self.front.plans)
+
+    @property
+    def covered(self) -> float:
+        """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
+        return self.epsilon * (1 - 1e-9)
+
+    @cached_property
+    def floor(self) -> CapitalFloor:
+        """Floors of capital."""
+        return CapitalFloor(world=self.world)
+
+    @cached_property
+    def fitting(self) -> dict[Strategy, Ints]:
+        """The pipelines of every strategy that may hold the model, by their places in its table."""
+        found = {}
+        for s in self.world.strategies():
+            self.world.deadline.check()
+            if len(table_of(self.world, s)):
+                found[s] = np.flatnonzero(pipelines_in_memory(self.world, s))
+        return {s: at for s, at in found.items() if len(at)}
+
+    def box(self) -> None:
+        """Fix the box before the search: plans that are many times slower than the least floor are outside."""
+        tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
+        least = [float(min_seconds(of.strategy, of.rows, of.each, of.once).min()) for of in tables]
+        deadline = self.world.problem.instance.limits.deadline_days
+        late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
+        self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
+
+    def run(self) -> Stopped:
+        """Search until every gap is within epsilon or a limit comes; return which came first."""
+        stopped = Loop(goal=self).run()
+        if stopped == "proved":
+            self._note(self.epsilon)
+        return stopped
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the gaps, the largest first."""
+        gaps = self.front.gaps(t, c)
+        return np.where(gaps > self.epsilon, -gaps, np.inf)
+
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the gap; None where an incumbent is within epsilon."""
+        gap = self.front.gap(t, c)
+        return (-gap, 0.0) if gap > self.epsilon else None
+
+    def cutoff(self, c: Any) -> Any:
+        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
+        return self.front.cutoff(c, self.covered)
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """Lower the proven gap to the largest one left among open nodes."""
+        self._note(-self.loop.least_key)
+        return False
+
+    def _note(self, gap: float) -> None:
+        self.proven = min(self.proven, max(gap, self.epsilon))
+        self.progress(self)
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of a number of racks by the least of any sites."""
+        return self.floor.usd(racks, rails)
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return all blocks: the capital of a plan of use grows with its days."""
+        return x.high
+
+    def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
+        """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
+        at = self.fitting.get(of.strategy, np.empty(0, dtype=np.int64))
+        high = np.maximum(of.rows.blocks(), 1)[at]
+        while len(at):
+            low = high // 2
+            yield all_ranges(of, low, high, at)
+            at, high = at[low > 0], low[low > 0]
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return the ranges of the largest gaps."""
+        return np.asarray(keys <= keys.min() * HOT)
+
+    def wide(self, x: Ranges, key: float) -> Flags:
+        """Return the ranges whose capital spans more than part of the gap."""
+        share = NARROW if x.zero is None else max(-key / 4, self.epsilon / 2)
+        return np.asarray((x.high > x.low + 1) & (x.high > (x.low + 1) * (1 + share)))
+
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """Return, by range, the most blocks, and the seconds below which columns are open at a share of the gap."""
+        return x.high, self.front.cutoff(x.usd, max(self.covered, -HOT * key))
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
+        return by_blocks(entries, t)
+
+    def column_floor(self, column: Column, c: float) -> float:
+        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
+        usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
+        self._price_once(column, usd, min(0.5, -self.loop.current))
+        return usd
+
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Bound the capital of a column by sites; at one site its least fabric counts, if spares leave no choice."""
+        block, blocks = column.block, column.block.blocks(column.d)
+        without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
+        if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
+            return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
+        q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
+        return max(c, without_fabric + self.fabrics.usd(q, blocks))
+
+    def shape_floor(self, q: ShapeProblem, c: float) -> float:
+        """Bound from below the capital of a shape by its racks, spares included."""
+        without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+        return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
+
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return that nothing is known: a capital alone decides."""
+        return False
+
+    def houses(self, q: ShapeProblem) -> bool:
+        """Return that some capital may pay the sites."""
+        return True
+
+    def opened(self, t: float, c: float, column: Column) -> None:
+        """Price a column that is open at its time on a free network."""
+        self._price_once(column, c, self.front.gap(t, c))
+
+    def _price_once(self, column: Column, usd: float, gap: float) -> None:
+        """Price the first shape of a column that a capital pays, fewest sites first, once for each step of capital."""
+        # Covered or not: it covers those like it.
+        if not usd <= self.front.most_usd:
+            return
+        step = max(0.005, 2.0 ** math.floor(math.log2(min(max(gap, 1e-3), 0.5)))) * COLUMN_STEP
+        bucket = step, math.floor(math.log(usd) / step)
+        if bucket in self.tried:
+            return
+        self.tried.add(bucket)
+        most = usd * (1 + step)
+        late = self.front.cutoff(most, 0.0) * (1 - 2 * EPS)
+        if not free_seconds(self.world, column, min(late, NEVER)) < late:
+            return
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+            for sites in open_sites(self.world, choice):
+                shape = next(shapes(choice, sites), None)
+                if shape is None:
+                    continue
+                q = ShapeProblem(world=self.world, column=choice, shape=shape)
+                plan = fastest(replace(q, world=self.capped(most, q.racks)), min(late, NEVER), likely=True)
+                if plan is not None:
+                    self.keep(plan)
+                    return
+
+    @cached_property
+    def fabrics(self) -> LeastFabrics:
+        """Least prices of fabrics within the box, whatever their slowdowns."""
+
+        def within(q: ShapeProblem) -> World:
+            return self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
+
+        return LeastFabrics(within=within)
+
+    def capped(self, usd: float, racks: int) -> World:
+        """Return the world with a capital for a plan of some racks, and no more than the box has."""
+        usd = min(usd, self.front.most_usd)
+        if self.world.sites is None:
+            usd += self.world.owned_usd - racks * self.floor.rack_usd
+        return self.world.with_budget(max(usd, 1.0))
+
+    def keep(self, plan: JointPlan) -> None:
+        """Hand a plan to the front with its capital; of racks at hand with that of those in use."""
+        usd = plan.capital_usd
+        if self.world.sites is None:
+            usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
+        self.front.add(plan.seconds, usd, plan)
+
+    def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
+        """Begin a shape of which nothing is refused."""
+        return ShapeInBoxes(q)
+
+    def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
+        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open."""
+        # First one near the floors, whether it is covered or not: it covers shapes like it.
+        q = shape.problem
+        if not shape.by_fabric:
+            shape.by_fabric = True
+            without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+            fabrics = 0.0 if self.world.templates is None else sum(self.fabrics.usd(q, g) for g in q.shape.blocks)
+            return t, max(c, without_fabric + fabrics)
+        near = c * (1 + max(self.covered / 2, NEAR))
+        late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
+        if t < late:
+            self._fastest(shape, late, near)
+        while True:
+            left = (b for b in self.front.boxes(t, c, self.covered) if not self._refused(shape, *b))
+            box = next(left, None)
+            if box is None:
+                return None
+            self._fastest(shape, box[0] * (1 - 2 * EPS), box[1])
+
+    @staticmethod
+    def _refused(x: ShapeInBoxes, seconds: float, usd: float) -> bool:
+        """Return whether no plan of a shape is in a box, up to rounding of its seconds."""
+        return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
+
+    def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
+        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses."""
+        # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
+        self.world.count("questions of the curve")
+        q = x.problem
+        plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
+        x.refused.append((usd, late if plan is None else plan.seconds))
+        if plan is not None:
+            self.keep(plan)
+
+
+def racks_with_spares(plan: JointPlan) -> int:
+    """Count the racks that a plan's blocks fill, and its spares."""
+    return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

@@ -1,0 +1,185 @@
+"""Results that the searches of one instance share, as they do not depend on its size, deadline or tokens."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from planner.instance.instance import Instance, Limits, Objective
+from planner.instance.references_and_pins import hardware_kind
+from planner.models.fabric.fabric_templates import Templates
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import (
+    Flags,
+    Floats,
+    JointProblem,
+    Strategy,
+    strategies_of,
+    strategy,
+    ways_to_cut,
+)
+from planner.physics.site.cost import rack_of
+from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.operations import LayerShape
+from planner.solvers.signals import Deadline
+
+if TYPE_CHECKING:
+    from planner.models.joint.shapes.site_bounds import SiteBounds
+    from planner.models.joint.site_choice import Sites
+
+
+Question = tuple[Instance, dict[str, Any], tuple[Any, ...]]  # behind it what no plan may have, then seed and threads
+# Degrees by which a layer is cut: each of their values makes strategies of its own.
+DEGREES = tuple(f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
+DEGREES += ("layout.microbatch_sequences",)
+
+
+@dataclass(kw_only=True)
+class JointCache:
+    """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by size.
+
+    It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
+    other it starts anew, but for what that question has in common with the one before.
+    """
+
+    question: Any = None
+    without: dict[str, Any] = field(default_factory=dict)
+    listed: list[Strategy] | None = None
+    degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
+    cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
+    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # one of each shape, of any question
+    terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
+    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
+    holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
+    tables_for: dict[Strategy, tuple[float, float]] = field(default_factory=dict)  # the money and racks of each
+    bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # in seconds, behind those
+    free: dict[Column, float] = field(default_factory=dict)
+    slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
+    templates: Templates | None = None
+    sites: "Sites | None" = None
+    site_bounds: "SiteBounds | None" = None
+    plans: dict[float, Any] = field(default_factory=dict)  # by size
+    search: Any = None  # the last search by days, where another goal may go on with it
+    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost, all of one number of racks
+    paid_racks: int | None = None  # of a cluster, whose racks all are in the cost of those plans
+    by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
+    inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
+    answers: list[Any] = field(default_factory=list)  # proven, each behind its question
+
+    def serves(self, instance: Instance) -> bool:
+        """Return whether it is that of an instance, whatever its budget, racks, deadline, tokens and objective."""
+        return self.question is not None and bool(self.question[0] == _question(instance))
+
+    def of(self, instance: Instance) -> "JointCache":
+        """Return the cache for an instance that may differ in its hardware: this one, or that of its own hardware."""
+        if self.question is None or self.serves(instance):
+            return self
+        return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
+
+    def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
+        """Make the cache that of an instance: start anew where more than its size differs."""
+        question = _question(instance), without, how
+        if question != self.question:
+            fresh, kept = JointCache(question=question), {"by_hardware", "timed", "answers"}
+            if self.question is not None:
+                own, other = _needs(self.question), _needs(question)
+                strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
+                for same, names in (
+                    (strategies, ("cut", "terms")),
+                    (strategies and sites, ("tables", "tables_for", "bounds", "holding", "free", "slower")),
+                    (sites, ("sites", "site_bounds")),
+                    (fabrics, ("templates",)),
+                ):
+                    kept.update(names if same else ())
+            for name in self.__dataclass_fields__.keys() - kept:
+                setattr(self, name, getattr(fresh, name))
+            self.without = without
+        if self.paid_racks != instance.hardware.racks:
+            self.paid_racks, self.cheapest = instance.hardware.racks, []
+        if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
+            self.sites.pay(instance)
+
+    def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:
+        """List the ways to cut a layer once; raise where the time comes first."""
+        if self.listed is None:
+            self.listed = self._cut(problem, deadline, 1)
+        return self.listed
+
+    def sample(self, problem: JointProblem, deadline: Deadline, count: int) -> list[Strategy]:
+        """List the ways to cut a layer at about `count` degrees evenly drawn; none where there are few more."""
+        step = len(self._degrees(problem)) // count
+        return self._cut(problem, deadline, step) if step > 1 else []
+
+    def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
+        self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
+        return self.degrees
+
+    def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
+        """Return the strategies of every `step`-th choice of degrees; each is made once and kept."""
+        # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
+        # are kept for other questions too.
+        known = next((x.problem for x in self.timed.values()), problem)
+        if _what_times(known) != _what_times(problem):
+            self.timed = {}
+        found, fronts = [], dict[LayerShape, LayerTimes]()
+        for degrees in self._degrees(problem)[::step]:
+            deadline.check()
+            if degrees not in self.cut:
+                shape, recomputes = degrees
+                one = self.timed.get(shape) or strategy(problem, shape, recomputes, fronts)
+                self.timed[shape] = one
+                self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
+            found += self.cut[degrees]
+        return found
+
+    def warm_starts(self, size: float) -> list[tuple[float, Any]]:
+        """Return the plans of the sizes nearest to one, below and above it."""
+        below = max((x for x in self.plans if x <= size), default=None)
+        above = min((x for x in self.plans if x > size), default=None)
+        return [(x, self.plans[x]) for x in (below, above) if x is not None]
+
+
+def most_paid(instance: Instance) -> tuple[float, float]:
+    """Return the money and the racks that tables may count on; none where the money does not pay a cluster's racks."""
+    money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
+    if instance.grid is not None or racks is None:
+        return money, math.inf
+    return (money, racks) if racks * rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
+
+
+def _needs(question: Question) -> tuple[Any, Any, Any]:
+    """Return what strategies, the answers of sites and the tables of fabrics of a question depend on."""
+    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
+    # The tables of pipelines depend on all but the values of degrees that no plan may have.
+    instance, without, how = question
+    limits, gpu = instance.limits, instance.hardware.accelerator
+    own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
+    alone = instance.replaced(grid=instance.grid is None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
+    memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
+    others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
+    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
+    return (
+        (alone, _but(("sites", "placement.stripes", *DEGREES), without)),
+        (campus, _but(("layout.", "placement.stripes"), without), how),
+        (campus, _but(("layout.", "sites"), without)),
+    )
+
+
+def _what_times(problem: JointProblem) -> tuple[Any, ...]:
+    """Return what decides the seconds and bytes of a layer: memory holds it or not, at the same times."""
+    gpu = problem.machine.gpu.replaced(hbm_bytes=1.0)
+    return replace(problem.machine, gpu=gpu), problem.transport_slowdown
+
+
+def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {path: value for path, value in values.items() if not path.startswith(prefixes)}
+
+
+def _question(instance: Instance) -> Instance:
+    """Return an instance without size, deadline, tokens, objective and name, which only select among its plans."""
+    # The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
+    limits = instance.limits.replaced(budget_usd=None, deadline_days=None)
+    work = instance.workload.replaced(tokens=1.0)  # days are counted from seconds a sequence
+    changed = {"limits": limits, "workload": work, "objective": Objective(), "name": ""}
+    if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
+        changed["hardware"] = instance.hardware.replaced(racks=1)
+    return instance.replaced(**changed)

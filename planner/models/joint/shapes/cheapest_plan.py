@@ -1,0 +1,222 @@
+"""The cheapest plan of one column in one shape whose time is within a limit.
+
+Slowdowns and fibre in the order of their least capital. Time never falls as a network slows or fibre narrows, so each
+choice of slowdowns needs a least number of wavelengths; more of them allow longer round trips, and so other sites.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from operator import le
+from typing import Any
+
+import numpy as np
+
+from planner.models.fabric.fabric_templates import Template
+from planner.models.joint.joint_question import EPS, JointPlan
+from planner.models.joint.search.capital_floor import MinPrices
+from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
+from planner.models.joint.shapes.site_question import PlacedParts
+from planner.models.joint.strategy_space import Ints
+
+QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownChoice:
+    """Slowdowns with a number of wavelengths."""
+
+    level: SlowdownLevel
+    waves: int
+    sharp: bool = False  # fewer do not meet the cutoff even with layers split at best
+    timed: bool = False  # they meet the cutoff at the shortest round trip, not only by a bound
+    priced: bool = False  # the sites were asked for them
+
+
+@dataclass(kw_only=True)
+class CheapestSearch(FastestSearch):
+    """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
+
+    floor_usd: MinPrices
+    # Points in time (True) or late: slowdowns of sends and of all-reduces, wavelengths negated, and the round trip.
+    # No step takes longer where none of the four is larger.
+    timed_points: dict[bool, list[Any]] = field(default_factory=lambda: {True: [], False: []})
+    steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock
+    steps_late: float = math.inf  # the fewest that are known not to
+
+    def steps(self) -> Iterator[float | JointPlan]:
+        """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
+        if not self._rtts or not len(self._wavelengths):
+            return
+        q, first, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        if q.racks > QUICK_TABLE_RACKS:
+            templates = q.world.templates
+            # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
+            if templates is None or templates.min_local_share == 0:
+                self._ask_sites(first, last)
+                # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
+                yield self._base(first, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
+        choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
+        if not choices:
+            return
+        yield min(self._base(c.waves, last) + c.level.usd for c in choices)
+        for waves in {first, choices[0].waves, choices[-1].waves}:
+            self._ask_sites(waves, last)
+        heap = [(self._base(c.waves, last) + c.level.usd, next(order), c) for c in choices]
+        heapq.heapify(heap)
+        while heap:
+            usd, _, choice = heapq.heappop(heap)
+            yield usd
+            for usd_of, answer in self._expand(choice):
+                if isinstance(answer, JointPlan):
+                    yield answer
+                else:
+                    heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
+
+    def _ask_sites(self, waves: int, rtt: float) -> bool:
+        """Ask for the price of the sites; over three first, returning True, for that of all shapes with these racks."""
+        prices = self._extent_prices
+        if prices is None or len(prices.parts) < 3:  # of two, the largest part says what both hold
+            self._ask(waves, rtt)
+        elif not prices.is_known(waves, rtt):
+            prices.ask(waves, rtt)
+            return True
+        return False
+
+    def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
+        """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
+        waves = self._wavelengths[self._wavelengths > above]
+        if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
+            return None
+        late, first = -1, len(waves) - 1
+        while first - late > 1:
+            # Fibre slows the exchange alone while layers are split alike: mostly the first number so found is the
+            # fewest, and the one below it is late.
+            alike = self._first_alike(level, waves[: first + 1], rtt)
+            for at in (alike, alike - 1, (late + first) // 2):
+                if late < at < first:
+                    late, first = (late, at) if self._in_time(level, int(waves[at]), rtt) else (at, first)
+        return int(waves[first])
+
+    def _first_alike(self, level: SlowdownLevel, waves: Ints, rtt: float) -> int:
+        """Return the place of the first wavelengths in time with layers split as at the last ones; the last at most."""
+        split, q = self.timed.get((level.send, level.allreduce, int(waves[-1]))), self.shape_problem
+        if split is None:
+            return len(waves) - 1
+        exchange = q.exchange_seconds(max(split.layers), q.fibre(waves, q.rtts_ms[0]))
+        seconds = split.seconds + self._later_seconds(rtt) + exchange - exchange[-1]
+        return min(int(np.sum(q.on_clock(seconds) >= self.cutoff)), len(waves) - 1)
+
+    def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
+        """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
+        point = level.send, level.allreduce, -waves, rtt
+        if any(all(map(le, point, x)) for x in self.timed_points[True]):
+            return True
+        if any(all(map(le, x, point)) for x in self.timed_points[False]):
+            return False
+        steps = self._step_seconds(level, waves, rtt, self.cutoff)
+        found = steps <= self.steps_in_time
+        if self.steps_in_time < steps < self.steps_late:
+            # Steps that take longer take longer on a clock too.
+            found = float(self.shape_problem.on_clock(steps)) < self.cutoff
+            self.steps_in_time, self.steps_late = (steps, self.steps_late) if found else (self.steps_in_time, steps)
+        self.timed_points[found].append(point)
+        return found
+
+    def _expand(self, c: SlowdownChoice) -> list[tuple[float, SlowdownChoice | JointPlan]]:
+        """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
+        if not c.sharp:
+            fewest = self.waves_by_best_split(c.level, c.waves)
+            return [] if fewest is None else self._reached(replace(c, waves=fewest, sharp=True))
+        if not c.timed:
+            fits = self._in_time(c.level, c.waves, self._rtts[0])
+            waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
+            return [] if waves is None else self._reached(replace(c, waves=waves, timed=True))
+        at = self._longest(c)
+        if not c.priced:
+            if self._ask_sites(c.waves, self._rtts[at]):
+                return self._reached(c)
+            self._ask(c.waves, self._rtts[at])
+            return [self._bounded(replace(c, priced=True)), *self._reached(self._later(c))]
+        plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
+        return [] if plan is None else [(plan.capital_usd, plan)]
+
+    def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
+        """Return a choice with its lower bound, or the first behind it that sites may have."""
+        while c is not None:
+            if self._bounded(c)[0] < math.inf:
+                # The choices behind it are opened with it, and allow longer round trips, at which sites may cost less.
+                # So its key is the bound at the longest of all.
+                return [(self._base(c.waves, self._rtts[-1]) + c.level.usd, c)]
+            c = self._later(c)
+        return []
+
+    def _later(self, c: SlowdownChoice) -> SlowdownChoice | None:
+        # Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
+        prices = self._prices
+        if prices is not None and not prices.exact:
+            more = self._wavelengths[self._wavelengths > c.waves]
+            return replace(c, waves=int(more[0]), priced=False) if len(more) else None
+        longer = self._rtts[self._longest(c) + 1 :]
+        rtt = next((t for t in longer if prices is None or prices.lower(c.waves, t) < math.inf), None)
+        waves = None if rtt is None else self._fewest(c.level, rtt, c.waves)
+        return None if waves is None else replace(c, waves=waves, priced=False)
+
+    def _bounded(self, c: SlowdownChoice) -> tuple[float, SlowdownChoice]:
+        """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
+        return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
+
+    def _longest(self, c: SlowdownChoice) -> int:
+        """Return the index of the longest round trip at which a choice meets the cutoff."""
+        low, high = 0, len(self._rtts) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._in_time(c.level, c.waves, self._rtts[middle]) else (low, middle - 1)
+        return low
+
+    def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
+        """Return whether slower fabrics meet the cutoff as well: they have every template that these have, and more."""
+        sites = self.shape_problem.world.sites
+        if sites is None or not sites.counts_power:
+            return False
+        sends, allreduces = (sorted({getattr(x, n) for x in self.levels}) for n in ("send", "allreduce"))
+        next_send = [x for x in sends if x > c.level.send][:1]
+        next_allreduce = [x for x in allreduces if x > c.level.allreduce][:1]
+        slower = [SlowdownLevel(x, c.level.allreduce, 0.0) for x in next_send]
+        slower += [SlowdownLevel(c.level.send, x, 0.0) for x in next_allreduce]
+        return any(self._in_time(x, c.waves, rtt) for x in slower)
+
+    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
+        latest = self.cutoff * (1 + EPS)
+        plan = self._as_built(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt), math.inf, latest)
+        if plan is not None and self.shape_problem.world.sites is None:
+            return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
+        if plan is not None and plan.seconds > latest:
+            raise RuntimeError("joint: a plan that was timed is late as built")
+        return plan
+
+    def _gateways(
+        self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
+    ) -> tuple[PlacedParts, dict[str, Template]] | None:
+        """Give each site the cheapest fabric with its WAN gateway; None where one has none."""
+        found = super()._gateways(c, placed, without_gateways, most)
+        if placed.wan is not None or found is None:  # what they carry depends on the sites: others may do
+            self.shape_problem.world.give_up(usd=placed.capital_usd)
+        return found
+
+    def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
+        """Record nothing: any amount pays, so that no sites hold the parts."""
+
+    def _base(self, waves: int, rtt: float) -> float:
+        """Bound from below the capital without fabrics at `waves` wavelengths and round trips of at most `rtt` ms."""
+        q = self.shape_problem
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
+        alone = replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
+        if self._prices is None:
+            return alone
+        fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
+        extent = self._extent_prices
+        known = 0.0 if extent is None else extent.lower(waves, rtt)
+        return max(alone + fibre, known, self._prices.lower(waves, rtt))

@@ -1,0 +1,135 @@
+"""Price designed fibre between sites: exactly for a set of sites, and by a lower bound for a pair.
+
+The exchange takes no longer than the step allows: the time of a ring at the rate of the wavelengths, after the round
+trips of the two sites farthest apart. Other traffic is carried in addition, as far as the fibre has room.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.instance.instance import Instance
+from planner.models import GradientExchange, Options, WanRequest
+from planner.models import wan as wan_design
+from planner.models.joint.shapes.site_question import Circuit, Joined
+from planner.models.joint.strategy_space import Floats
+from planner.models.sites.site_rules import max_sites
+from planner.models.sites.split_data import Pair, SplitData
+from planner.models.sites.split_model import rules_without
+from planner.models.wan import RouteOption
+from planner.physics.site.fibre import SiteFibre
+from planner.physics.site.wan import assumed_window_seconds
+from planner.plan.plan_sections import WanPlan
+from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline
+
+LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
+
+
+@dataclass(kw_only=True)
+class FibreDesigns:
+    """Designs of the fibre of an instance, each made once."""
+
+    instance: Instance
+    data: SplitData
+    seed: int = 0
+    solved: int = 0
+    plans: dict[Any, WanPlan | None] = field(default_factory=dict)
+    # Of a pair of sites the fibre, and the routes that their exchange may take.
+    routes: dict[Pair, tuple[SiteFibre, list[RouteOption]]] = field(default_factory=dict)
+    tables: dict[Any, Floats] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
+
+    def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
+        """Return the design of least capital that joins some sites; None where no fibre does."""
+        # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
+        request = self.request(sites, circuit, window_seconds)
+        if request not in self.plans:
+            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
+            self.solved += 1
+            self.deadline.check()
+            if outcome.solution is None and not outcome.infeasible:
+                raise UnansweredError(
+                    f"joint sites: the design of the fibre ended without an answer ({outcome.detail})"
+                )
+            self.plans[request] = outcome.solution
+        return self.plans[request]
+
+    def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
+        """Return the request to the design of the fibre of some sites: the exchange, and its window in seconds."""
+        holding = tuple(sorted(sites.holding))
+        exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
+        if circuit is not None and len(holding) > 1:
+            wan, size = self.data.wan, circuit.stage_bytes
+            rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
+            gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
+            window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
+            exchange = GradientExchange(stage_bytes=size, window_seconds=window)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
+
+    def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
+        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
+        # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
+        # where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two
+        # sites may be open.
+        key = stage_bytes, max_rtt_ms
+        if key not in self.tables:
+            open_sites = max_sites(self.data, rules_without())
+            barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
+            near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
+            tables = [self.prices(p, stage_bytes) for p in usable]
+            self.tables[key] = np.minimum.reduce(tables) if tables else np.full(self._counts.shape, np.inf)
+        return self.tables[key]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Pairs of sites that fibre may join."""
+        return [p for p in self.data.pairs if p not in self.data.disconnected]
+
+    @cached_property
+    def _counts(self) -> Floats:
+        return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
+
+    def prices(self, pair: Pair, stage_bytes: float) -> Floats:
+        """Price the fibre of two sites that exchange alone by number of wavelengths: no route costs less."""
+        # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
+        # large that the delay of a route is negligible.
+        key = pair, stage_bytes
+        if key not in self.tables:
+            self.deadline.check()
+            if pair not in self.routes:
+                exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
+                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
+                data = wan_design.gather(self.instance, request)
+                options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
+                self.routes[pair] = data.fibre, options
+            net, options = self.routes[pair]
+            prices = [self._price(net, pair, option, stage_bytes) for option in options]
+            self.tables[key] = np.min(prices, axis=0) * (1 - 1e-12) if prices else np.full(self._counts.shape, np.inf)
+        return self.tables[key]
+
+    def _price(self, net: SiteFibre, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
+        trip, waves = self.data.wan.round_trips / 1e3, dict[str, Floats]()
+        for route in (option.primary, option.backup or ()):
+            late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
+            need = self._waves(late, stage_bytes)
+            waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
+        total = np.zeros(self._counts.shape)
+        for e, n in waves.items():
+            x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
+            total += np.where(pairs <= x.max_pairs, pairs * x.pair_usd + n * x.wavelength_usd, np.inf)
+        return total
+
+    def _waves(self, late: float, stage_bytes: float) -> Floats:
+        """Compute the wavelengths needed on a route that is `late` seconds longer, by those that the step counts on."""
+        sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
+        if not stage_bytes or not late:
+            return np.asarray(sent * self._counts)
+        rate = self._counts * self.data.wan.wavelength_gbps * 1e9 / self.data.wan.headroom_factor
+        share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
+        with np.errstate(divide="ignore"):
+            return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)

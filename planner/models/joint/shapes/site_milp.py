@@ -1,0 +1,176 @@
+"""The MILP behind one question to the sites: which of them hold some parts, at the least capital.
+
+The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules.
+"""
+
+import math
+from typing import Any
+
+import pyomo.core as pyo
+
+from planner.instance.references_and_pins import pinned_blocks
+from planner.models.joint.shapes.site_question import SiteQuestion
+from planner.models.sites.split_data import capital_musd, energy_musd
+from planner.models.sites.split_model import build, penalty_musd
+from planner.solvers.outcome import Values
+
+LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
+
+
+def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
+    """State the MILP of a question."""
+    # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
+    # decisions is whole itself.
+    # Where no rack is pinned, the sites that are open are those that hold the parts.
+    pins, each, overhead = q.data.pins, q.data.module_racks, q.data.hardware.facility_overhead_factor
+    exact = not pins.racks_by_site and pins.racks is None
+    modules = sum(n * q.modules(p) for p, n in q.kinds) + sum(pins.racks_by_site.values()) // each
+    m = build(
+        q.data,
+        without=LEFT_OUT,
+        sites=sum(n for _, n in q.kinds) if exact else None,
+        extend=lambda m: add_parts(m, q, loose=loose),
+        max_extra_mw=overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds) if q.counts_power else 0.0,
+        max_modules=modules if pins.racks is None else pins.racks // each,
+    )
+    for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, design_fibre):
+        rule(m, q)
+    if loose:
+        for follows in (m.lit, m.fabric, m.designed):
+            for var in follows.values():
+                var.domain = pyo.Binary
+    m.goal = pyo.Objective(expr=total_musd(m, q))
+    return m
+
+
+def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
+    """Create the binaries of the part and the fabric at each site, and the fabrics' load in MW where it counts."""
+    candidates = list(q.data.candidates)
+    m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
+    choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
+    several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
+    m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
+    if not q.counts_power:
+        return
+    overhead = q.data.hardware.facility_overhead_factor
+    most = overhead * max(mw for p, _ in q.kinds for _, mw in p.fabrics)
+    m.extra_mw = pyo.Var(candidates, domain=pyo.NonNegativeReals, bounds=(0, most + 1 if loose else most))
+
+    def fabric_power(m: Any, x: str) -> Any:
+        drawn = overhead * sum(q.kinds[k][0].fabrics[f][1] * m.fabric[y, k, f] for y, k, f in choices if y == x)
+        return m.extra_mw[x] >= drawn if loose else m.extra_mw[x] == drawn
+
+    m.fabric_power = pyo.Constraint(candidates, rule=fabric_power)
+
+
+def set_values(m: Any, values: Values) -> None:
+    """Set the variables of a model to a solution, those in whole units to whole numbers."""
+    for var in m.component_data_objects(pyo.Var):
+        x = values.of(var)
+        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+
+
+def holding(m: Any, site: str) -> Any:
+    """Return whether a site holds a part."""
+    return sum(m.part[y, k] for y, k in m.part if y == site)
+
+
+def place_parts(m: Any, q: SiteQuestion) -> None:
+    """Place every part at a site, and no two at one."""
+    kinds = range(len(q.kinds))
+    m.place_parts = pyo.Constraint(
+        kinds, rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
+    )
+    m.one_part = pyo.Constraint(
+        list(q.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in kinds) <= m.open[x]
+    )
+
+
+def pin_blocks(m: Any, q: SiteQuestion) -> None:
+    """Fix the blocks of each site with a pinned number of blocks to that number."""
+    wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
+    blocks = [p.blocks for p, _ in q.kinds]
+    m.pin_blocks = pyo.Constraint(
+        list(wanted), rule=lambda m, x: sum(n * m.part[x, k] for k, n in enumerate(blocks)) == wanted[x]
+    )
+
+
+def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
+    """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
+    pins = q.data.pins
+
+    def row(m: Any, x: str) -> Any:
+        used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
+        may_buy_more = not exactly or pins.racks is not None or x in pins.racks_by_site
+        return m.modules[x] >= used if may_buy_more else m.modules[x] == used
+
+    m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
+
+
+def choose_fabrics(m: Any, q: SiteQuestion) -> None:
+    """Build one fabric for each part."""
+    where = [(x, k) for x in q.data.candidates for k in range(len(q.kinds))]
+    m.choose_fabrics = pyo.Constraint(
+        where, rule=lambda m, x, k: sum(m.fabric[x, k, f] for f in range(len(q.kinds[k][0].fabrics))) == m.part[x, k]
+    )
+
+
+def join_sites(m: Any, q: SiteQuestion) -> None:
+    """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known."""
+    # Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. A site that
+    # holds nothing has no lit pair, so that of a holder's pairs those to all other holders are lit. Over three sites
+    # and more the rows of each pair say more of a relaxation; over two those of the sites imply them.
+    limit = math.inf if q.circuit is None else q.circuit.max_rtt_ms * (1 + 1e-12)
+    near = [p for p in q.data.pairs if q.data.rtt_ms(p) <= limit and q.pair_usd.get(p) != math.inf]
+    m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
+    others = sum(n for _, n in q.kinds) - 1
+    ends = [(p, x) for p in m.lit for x in p]
+    holds = {x: holding(m, x) for x in q.data.candidates}
+    several = range(len(ends) if others > 1 else 0)
+    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
+    joined: dict[str, list[Any]] = {x: [] for x in q.data.candidates}
+    for p, x in ends:
+        joined[x].append(m.lit[p])
+    m.join_sites = pyo.Constraint(
+        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] == 0
+    )
+
+
+def design_fibre(m: Any, q: SiteQuestion) -> None:
+    """Price the fibre of each set of sites that a design is known for: exactly it pays `designs`, or cannot be."""
+    sets = sorted(q.designs, key=lambda x: (sorted(x.open), sorted(x.holding)))
+    m.designed = pyo.Var([i for i, x in enumerate(sets) if q.designs[x] is not None], bounds=(0, 1))
+
+    def row(m: Any, i: int) -> Any:
+        x = sets[i]
+        other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
+        other += sum(1 - holding(m, s) for s in x.holding)
+        priced = [] if q.designs[x] is None else [m.designed[i]]
+        return sum(priced) + other >= 1
+
+    m.design_fibre = pyo.Constraint(range(len(sets)), rule=row)
+    m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))
+
+
+def total_musd(m: Any, q: SiteQuestion) -> Any:
+    """Sum capital of sites, racks, lines, fabrics and fibre, counted energy and a year's soft penalties, in M$."""
+    years = q.data.instance.limits.budgeted_years
+    fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
+    usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
+    fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
+    total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
+    total += years * yearly_energy_musd(m, q) if years else 0.0
+    if q.counts_power:
+        total += q.data.load_musd * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
+    return total
+
+
+def fabric_mw(q: SiteQuestion, kind: int, fabric: int) -> float:
+    """Return the load that the fabric of a part adds at the grid, where it counts."""
+    return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
+
+
+def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
+    """Return the price of a year's energy of racks and fabrics, in M$."""
+    each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
+    return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)

@@ -1,0 +1,125 @@
+"""Prices of racks at sites without fabrics, by fibre and round trip, with few questions to the MILP.
+
+At a limit on round trips every choice of sites costs a fixed part, wavelengths, and fibre pairs times the length of its
+routes. The least of such lines is concave in the pairs of fibres: between two known prices it lies on or above the
+straight line, and no higher than what known sites cost with other fibre. Where both meet nothing is asked. Where the
+fibre is designed only this holds: more wavelengths and shorter round trips cost no less than the bound that the sites
+return for fewer and longer ones.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.models.joint.joint_question import CENTS
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
+from planner.models.joint.strategy_space import Floats
+from planner.physics.site.wan import fibre_pairs
+
+if TYPE_CHECKING:
+    from planner.models.joint.site_choice import Sites
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPrice:
+    """The least capital at some wavelengths and longest round trip, and the sites where it is exact."""
+
+    waves: int
+    max_rtt_ms: float
+    usd: float
+    placed: PlacedParts | None
+
+
+@dataclass(kw_only=True)
+class Prices:
+    """The prices of some parts at sites of their own."""
+
+    sites: "Sites"
+    parts: tuple[SitePart, ...]
+    cheapest: Callable[[Circuit | None], PlacedParts | None]  # sites over a circuit
+    answers: list[KnownPrice] = field(default_factory=list)
+    tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)  # by round trip: answers that they rest on
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one site is open."""
+        return len(self.parts) > 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether prices at other wavelengths follow from known ones."""
+        return not (self.several and self.sites.designed)
+
+    def lower(self, waves: int, rtt: float) -> float:
+        """Bound the price from below."""
+        return float(self.lowers(rtt)[waves])
+
+    def lowers(self, rtt: float) -> Floats:
+        """Bound the price from below by the number of wavelengths."""
+        if rtt not in self.tables or self.tables[rtt][0] != len(self.answers):
+            self.tables[rtt] = len(self.answers), self._lowers(rtt)
+        return self.tables[rtt][1]
+
+    def _lowers(self, rtt: float) -> Floats:
+        wan, sites = self.sites.data.wan, len(self.parts)
+        waves = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        known = [a for a in self.answers if a.max_rtt_ms >= rtt or not self.several]
+        found = np.zeros(len(waves))
+        if not self.several:
+            return np.asarray(np.maximum(found, max((a.usd for a in known), default=0.0)))
+        if not self.exact:
+            return np.asarray(np.max([found, *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0))
+        routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
+        if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
+            return np.full(len(waves), np.inf)
+        # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
+        joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
+        lengths_km = routes, joined * rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
+        near, far, lit = (self.sites.all_fibre_usd(sites, km) for km in lengths_km)
+        for a in known:
+            more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
+            found = np.maximum(found, a.usd + more)
+            for b in (x for x in known if x.waves > a.waves):
+                # The straight line between both, in pairs of fibres.
+                low, high = a.usd - lit[a.waves], b.usd - lit[b.waves]
+                over = pairs[b.waves] - pairs[a.waves]
+                line = low + (pairs - pairs[a.waves]) / over * (high - low) if over else min(low, high)
+                found = np.where((waves >= a.waves) & (waves <= b.waves), np.maximum(found, line + lit), found)
+        return found
+
+    def upper(self, waves: int, rtt: float) -> float:
+        """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
+        found, usd = math.inf, self.sites.fibre_usd
+        for a in self.answers:
+            if a.placed is not None and a.placed.rtt_ms <= rtt:
+                lengths_km = [self.sites.data.pairs[p] for p in a.placed.pairs] if waves != a.waves else []
+                more = sum(usd(km, waves) - usd(km, a.waves) for km in lengths_km)
+                found = min(found, float(a.usd + more))
+        return found
+
+    def is_known(self, waves: int, rtt: float) -> bool:
+        """Return whether nothing more is to be learned of a price."""
+        if not self.exact:
+            return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
+        if self.several and math.isinf(self.lower(0, rtt)):
+            return True
+        return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
+
+    def ask(self, waves: int, rtt: float) -> None:
+        """Ask the MILP for a price that is not known; first for sites that are nearer than the cheapest known ones."""
+        if self.is_known(waves, rtt):
+            return
+        far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
+        trips = (t for t in self.sites.rtts_ms if t < far and math.isfinite(self.lower(0, t)))
+        nearer = max(trips, default=rtt) if self.exact and self.several else rtt
+        for trip in (max(rtt, nearer), rtt):
+            if self.is_known(waves, rtt):
+                return
+            circuit = Circuit(waves, trip) if self.several else None
+            placed = self.cheapest(circuit) if self.exact else None
+            usd = math.inf if placed is None else placed.capital_usd
+            usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
+            self.answers.append(KnownPrice(waves, trip, usd, placed))

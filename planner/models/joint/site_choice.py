@@ -1,0 +1,427 @@
+"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pyomo.core as pyo
+
+from planner.instance.instance import Instance
+from planner.instance.references_and_pins import pinned_blocks
+from planner.models import SitesRequest
+from planner.models.joint.shapes.fibre_design import LARGE_BYTES, FibreDesigns
+from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated, total_musd
+from planner.models.joint.shapes.site_question import (
+    CENT_MUSD,
+    Circuit,
+    Joined,
+    PlacedParts,
+    SitePart,
+    SiteQuestion,
+    without_dear_pairs,
+)
+from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
+from planner.models.sites import split_model
+from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
+from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
+from planner.models.sites.split_model import build, penalty_musd
+from planner.physics.network import fabric_designs
+from planner.physics.site import cost
+from planner.plan.plan_sections import WanPlan
+from planner.solvers import highs
+from planner.solvers.outcome import Outcome, UnansweredError, Values
+from planner.solvers.signals import Deadline
+
+MANY_RACKS = 1_000_000_000  # more than any site has
+MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use
+MOST_GROUPS = 100_000  # of sites whose routes are all added up
+
+
+@dataclass(kw_only=True)
+class Sites:
+    """The sites of an instance with a grid, with the answers of their MILP so far."""
+
+    instance: Instance
+    request: SitesRequest = field(default_factory=SitesRequest)
+    seed: int = 0
+    threads: int | None = None
+    solved: int = 0
+    placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
+    # By parts and wavelengths of fibre that is not designed: longest round trips, and the cheapest sites within each.
+    within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
+    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
+    racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
+    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
+    # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
+    groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
+    # By number of sites and racks of each: these round trips, and the least km of groups up to each.
+    routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
+
+    def __post_init__(self) -> None:
+        if self.instance.wan is None:
+            self.instance = self.instance.replaced(wan=DEFAULT_WAN)
+        self.data: SplitData = gather(self.instance, self.request)
+        self.gpu_fabric_usd = fabric_designs.min_fabric_usd(self.instance.network)
+        self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
+
+    @property
+    def budget_usd(self) -> float | None:
+        """Most that a plan may cost, on which the most racks depend."""
+        return self.instance.limits.budget_usd
+
+    @property
+    def most(self) -> dict[int, int]:
+        """The most racks at the budget, by the GPUs of each that are cabled, as far as they were asked."""
+        return self.racks.setdefault(self.budget_usd, {})
+
+    def pay(self, instance: Instance) -> None:
+        """Go on with another budget and deadline, which change nothing that was learned of grid and fibre."""
+        self.instance = self.instance.replaced(limits=instance.limits)
+        self.data = replace(self.data, instance=self.instance)
+
+    @property
+    def counts_power(self) -> bool:
+        """Whether a fabric's power is load in addition to that of the racks."""
+        return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
+
+    @property
+    def designed(self) -> bool:
+        """Whether the fibre between sites is designed, not a pair of ends for each two."""
+        return self.data.wan.designed
+
+    @cached_property
+    def max_open(self) -> int:
+        """Most sites that may be open."""
+        return max_sites(self.data, split_model.rules_without())
+
+    @property
+    def min_open(self) -> int:
+        """Fewest sites that may hold parts; pinned racks may open others."""
+        split, pins = self.data.grid.rules.fault_split, self.data.pins
+        return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
+
+    @property
+    def max_site_racks(self) -> int:
+        """Bound the racks of one site."""
+        return int(max(self._site_racks, default=0))
+
+    @cached_property
+    def _site_racks(self) -> Ints:
+        """Bound the racks of each site by each rule of sites alone, none of which may be broken for a penalty."""
+        if self.data.grid.rules.soft:
+            return np.full(len(self.data.candidates), MANY_RACKS)
+        rules = split_model.rules_without()
+        most = [max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates]
+        return np.array(most, dtype=np.int64) * self.data.module_racks
+
+    @cached_property
+    def rtts_ms(self) -> list[float]:
+        """List the round trips of all pairs, the shortest first."""
+        limit = self.data.grid.rules.max_rtt_ms
+        found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
+        return [x for x in found if limit is None or x <= limit]
+
+    def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
+        """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
+
+        It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
+        `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
+        """
+        if sites < 2:
+            return 0.0
+        key, pins = (sites, tuple(sorted(racks, reverse=True))), self.data.pins
+        if key not in self.routes:
+            # Where the parts are known no others are open.
+            alone = bool(racks) and pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft
+            if (sites, alone) not in self.groups:
+                self.groups[sites, alone] = self._groups(sites, alone=alone)
+            group, trips, km = self.groups[sites, alone]
+            if racks and len(group):
+                room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(key[1]), axis=1)
+                trips, km = trips[room], km[room]
+            self.routes[key] = trips, np.minimum.accumulate(km)
+        trips, least = self.routes[key]
+        at = int(np.searchsorted(trips, rtt_ms * (1 + 1e-12), side="right"))
+        return float(least[at - 1]) if at else math.inf
+
+    def _groups(self, sites: int, *, alone: bool) -> tuple[Ints, Floats, Floats]:
+        """List the groups of sites by their longest round trips, with these and the km of all routes in a group.
+
+        `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
+        many groups none is listed, and the km bound those of all.
+        """
+        names, rules = {x: i for i, x in enumerate(self.data.candidates)}, split_model.rules_without()
+        km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
+        longest = max(self.rtts_ms, default=-math.inf)
+        for p, length in self.data.pairs.items():
+            barred = p in self.data.disconnected or (alone and any(x.excludes(self.data, p, sites) for x in rules))
+            if not barred and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
+                i, j = names[p[0]], names[p[1]]
+                km[i, j] = km[j, i] = length
+                trips[i, j] = trips[j, i] = self.data.rtt_ms(p)
+        if math.comb(len(names), sites) > MOST_GROUPS:
+            stars = np.sort(np.sort(km, axis=1)[:, : sites - 1].sum(axis=1))[:sites].sum() / 2
+            shortest = np.sort(km[np.triu_indices(len(names), 1)])[: sites * (sites - 1) // 2].sum()
+            return np.empty((0, sites), dtype=np.int64), np.zeros(1), np.array([max(stars, shortest)])
+        group = np.array(list(combinations(range(len(names)), sites)), dtype=np.int64).reshape(-1, sites)
+        ends = list(combinations(range(sites), 2))
+        total = np.asarray(sum(km[group[:, i], group[:, j]] for i, j in ends))
+        farthest = np.max([trips[group[:, i], group[:, j]] for i, j in ends], axis=0)
+        order = np.argsort(farthest, kind="stable")
+        order = order[np.isfinite(farthest[order])]
+        return group[order], farthest[order], total[order]
+
+    def min_joined_usd(self, sites: int) -> float:
+        """Bound from below the price in USD of fibre that joins sites; 0 of more if it is designed as a tree."""
+        pairs = sites * (sites - 1) // 2
+        if self.designed:
+            return float(self.fibre.least_usd()[1]) if sites == 2 else 0.0
+        return pairs * self.fibre_usd(self.min_routes_km(sites) / pairs, 1) if pairs else 0.0
+
+    def floor_usd(self, racks: int, sites: int) -> float:
+        """Bound from below the capital of `racks` racks at `sites` sites, without fabric, fibre, lines and upgrades."""
+        fixed, module = site_musd(self.data)
+        modules = -(-racks // self.data.module_racks)
+        racks_usd = modules * self.data.module_racks * cost.rack_of(self.data.hardware).price_usd
+        return float(1e6 * (fixed * sites + module * modules) + racks_usd)
+
+    def fibre_usd(self, km: float, wavelengths: Any) -> Any:
+        """Price of the fibre of a pair of sites so far apart, where it is not designed."""
+        wan = self.data.wan
+        return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
+
+    def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
+        """Price the fibre between all of some sites by the wavelengths of each pair, given the km of all routes."""
+        if (sites, routes_km) not in self.fibre_by_km:
+            wan, pairs = self.data.wan, sites * (sites - 1) // 2
+            n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+            far = math.isinf(routes_km)  # no sites are so near
+            prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
+            self.fibre_by_km[sites, routes_km] = cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0)
+        return self.fibre_by_km[sites, routes_km]
+
+    def max_racks(self, rails: int) -> int:
+        """Bound the racks of any plan with `rails` GPUs of each cabled, at the cheapest links and shortest fibre."""
+        known = self.most.get(rails)
+        if known is not None:
+            return known
+        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
+        most = max_campus_modules(self.data, split_model.rules_without())
+        joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
+        at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
+        joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
+        mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+
+        def use_racks(m: Any) -> None:
+            """Create the modules in use by site, which draw the power of their fabric; pinned idle ones take none."""
+            sites = list(m.modules)
+            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, at_site))
+            m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
+            m.holds = pyo.Var(sites, domain=pyo.Binary)
+            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= at_site * m.holds[s])
+            m.number = pyo.Var(list(joined), domain=pyo.Binary)
+            m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
+            m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
+            m.uplinks = pyo.Var(sites, range(len(uplinks)), domain=pyo.NonNegativeReals)  # M$
+            m.paying = pyo.ConstraintList()
+            for s, (tier, (racks, usd)) in product(sites, enumerate(uplinks)):
+                m.paying.add(m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks))
+            if mw:
+                m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
+                m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
+
+        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
+        used, limits = sum(m.used.values()), self.instance.limits
+        if limits.budget_usd is not None:  # it pays penalties of soft rules and the counted years of energy too
+            fibre = sum(joined[k] * m.number[k] for k in joined)
+            fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
+            spent = capital_musd(m, self.data) + fabrics + penalty_musd(m, self.data)
+            spent += limits.budgeted_years * energy_musd(m, self.data)
+            if mw:
+                spent += self.data.load_musd * sum(m.extra_mw.values())
+            m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
+        m.goal = pyo.Objective(expr=-used)
+        # Of many modules the relaxation counts few more than the MILP (3 of 4,300), in a tenth of the time.
+        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if most >= MANY_MODULES else None
+        self.deadline.check()
+        if bound is None or -bound < MANY_MODULES:
+            outcome = self.run(m, absolute_gap=0.99 / each)
+            bound = 0.0 if outcome.infeasible else outcome.bound
+        # The racks of a module need not all be in use.
+        self.most[rails] = each * most if bound is None else min(each * most, math.floor(1e-6 - each * bound))
+        return self.most[rails]
+
+    def min_fabric_usd(self, rails: int) -> float:
+        """Bound from below the price in USD of a rack's share of the fabric with `rails` GPUs cabled."""
+        return rails * self.gpu_fabric_usd
+
+    def min_fabric_mw(self, rails: int) -> float:
+        """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""
+        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.counts_power else 0.0
+
+    @property
+    def fabric_usd_per_mw(self) -> float:
+        """Price in USD of the building and the interconnection of a MW of a fabric, if its power counts."""
+        return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
+
+    def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
+        """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""
+        if not self.designed and circuit is not None:
+            circuit = replace(circuit, stage_bytes=0.0)
+        fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
+        without_fabrics = tuple(self.part(p.blocks, p.racks) for p in parts)
+        if self.counts_power or len(set(without_fabrics)) < len(set(parts)):
+            return self._placed(parts, circuit)
+        # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
+        found = self._placed(without_fabrics, circuit)
+        if found is None:
+            return None
+        number = {p: k for k, (p, _) in enumerate(_kinds(parts))}
+        of_kind = dict(zip(without_fabrics, zip((number[p] for p in parts), fabrics, strict=True), strict=True))
+        kinds = [of_kind[p] for p, _ in _kinds(without_fabrics)]
+        usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
+        bound = found.proof.bound
+        proof = replace(found.proof, bound=None if bound is None else bound + usd)
+        placed = {s: kinds[k] for s, (k, _) in found.parts.items()}
+        return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
+
+    def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
+        """Return a part whose fabric costs nothing; without pinned blocks it is that of every column with its racks."""
+        fabrics = ((0.0, mw if self.counts_power else 0.0),)
+        return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
+
+    def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
+        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
+        # No fibre is designed: each pair costs at least the fibre of the exchange alone, of the circuit's bytes of a
+        # stage or fewer, or of any number of bytes if the circuit has 0.
+        key = "least", parts, circuit
+        if key not in self.placed:
+            self.placed[key] = self.answer(self.question(parts, circuit, {}))
+        placed = self.placed[key]
+        return math.inf if placed is None else placed.capital_usd
+
+    def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
+        """Bound the capital as `least` does, but of more than two sites by the design of their fibre."""
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
+        if len(parts) < 3:
+            return self.least(parts, circuit)
+        if circuit is not None and not circuit.stage_bytes:
+            circuit = replace(circuit, stage_bytes=LARGE_BYTES)
+        found = self._placed(parts, circuit)
+        if found is None:
+            return math.inf
+        return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
+
+    def question(
+        self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
+    ) -> SiteQuestion:
+        """Return the question that some parts ask."""
+        pairs: dict[Pair, float] = {}
+        if circuit is not None and not self.designed:
+            pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
+        elif circuit is not None and len(parts) == 2:
+            pairs = {p: float(self.fibre.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self.fibre.pairs}
+        kinds, power = _kinds(parts), self.counts_power
+        return SiteQuestion(
+            data=self.data, kinds=kinds, circuit=circuit, pair_usd=pairs, designs=designs, counts_power=power
+        )
+
+    def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
+        key = parts, circuit
+        if key not in self.placed and self.designed:
+            self.placed[key] = self._designed(parts, circuit)
+        if key not in self.placed:
+            waves, trip = (None, 0.0) if circuit is None else (circuit.wavelengths, circuit.max_rtt_ms)
+            asked = self.within.setdefault((parts, waves), [])
+            # The cheapest sites of all within some round trip are the cheapest within each that they keep.
+            known = [x for longest, x in asked if trip <= longest and (x is None or x.rtt_ms <= trip)]
+            found = known[0] if known else self.answer(self.question(parts, circuit, {}))
+            self.placed[key] = None if found is None else replace(found, circuit=circuit)
+            if not known:
+                asked.append((trip, found))
+        return self.placed[key]
+
+    def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
+        """Ask for sites, design their fibre, and ask again knowing its price, until the cheapest has a known one."""
+        designs: dict[Joined, float | None] = {}
+        plans: dict[Joined, WanPlan | None] = {}
+        while True:
+            q = self.question(parts, circuit, designs)
+            found = self.answer(q)
+            if found is None:
+                return None
+            sites = found.joined
+            if len(sites.open) < 2 or sites in plans:
+                return replace(found, wan=plans.get(sites), designs=designs)
+            plans[sites] = plan = self.fibre.design(sites, circuit)
+            floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
+            designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
+
+    def answer(self, q: SiteQuestion, state: Callable[[SiteQuestion], Any] = stated) -> PlacedParts | None:
+        """Return the cheapest sites of a question that `state` states as a MILP; None if there are none."""
+        self.deadline.check()
+        kept = without_dear_pairs(q, state, self.run)
+        if kept is None:
+            return None
+        m = state(kept)
+        outcome = self.run(m)
+        if outcome.infeasible:
+            return None
+        if outcome.solution is None or not outcome.proved:
+            raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
+        return read_placed(m, q, outcome)
+
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
+        """Solve a model of the sites in the time that is left; raise where the time came first."""
+        how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
+        outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
+        self.solved += 1
+        self.deadline.check()
+        return outcome
+
+
+def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
+    return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
+
+
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
+    """Read a solution; the capital is added up again from whole decisions."""
+    values = outcome.solution
+    if values is None:
+        raise ValueError("joint sites: no solution to read")
+    set_values(m, values)
+    parts: dict[str, tuple[int, int]] = {}
+    for x, k in m.part:
+        if m.part[x, k].value > 0.5:
+            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
+            parts[x] = k, f
+    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
+    for x, k, f in m.fabric:
+        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
+    for p in m.lit:
+        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
+    for i in m.designed:
+        m.designed[i].set_value(round(m.designed[i].value))
+    for x in m.component("extra_mw") or ():
+        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
+    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
+    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
+    return PlacedParts(
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
+        parts={x: parts[x] for x in sorted(parts)},
+        racks={x: count * q.data.module_racks for x, count in modules.items()},
+        circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
+        steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
+        pairs=pairs if q.circuit is not None else (),
+        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
+        capital_usd=float(pyo.value(total_musd(m, q))) * 1e6,
+        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
+    )

@@ -1,0 +1,148 @@
+"""Find the plan of fewest days over the declared space: prepare its search, and return its plan and bounds."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.instance.instance import Instance
+from planner.instance.references_and_pins import ONE_SITE
+from planner.models import Options, SitesRequest
+from planner.models.fabric.fabric_templates import Templates
+from planner.models.joint.joint_question import EPS, JointSolution, World
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.fewest_days import FewestDays
+from planner.models.joint.search_cache import JointCache
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import problem_of
+from planner.physics.site import cost
+from planner.physics.training.layer_time import days_of
+from planner.plan.certificate import Status
+from planner.solvers.signals import Deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solving:
+    """What the searches of one solve share: how hard and until when they seek, whom they tell, and what is known."""
+
+    options: Options
+    deadline: Deadline
+    progress: Callable[[str], None]
+    cache: JointCache
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
+    floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
+
+    @property
+    def left(self) -> Options:
+        """The options with the time that is left."""
+        return replace(self.options, time_limit=self.deadline.limit)
+
+    def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
+        """Gather what all columns of an instance share."""
+        return world_of(instance, self.options, self.deadline, self.cache, without)
+
+
+def solve_joint(
+    instance: Instance,
+    options: Options,
+    progress: Callable[[str], None],
+    *,
+    without: dict[str, Any] | None = None,
+    cache: JointCache | None = None,
+    first: Callable[[World], Column | None] | None = None,
+    first_replicas: tuple[int, ...] = (),
+    rival: float = math.inf,
+    floor: float = 0.0,
+    within: float = 0.0,
+) -> JointSolution:
+    """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
+
+    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
+    or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
+    left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
+    values of choices, by the paths of their pins, that no plan may have. Plans of more than `rival` days are not looked
+    for; one of `floor` days, below which a question with all of these plans says that none is, ends the search; plans
+    slower by a share `within` of the fewest days are kept for a goal that goes on with `cache.search`.
+    """
+    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
+    world = world_of(instance, options, deadline, cache, without)
+    instance = world.problem.instance
+    rival, floor = (x / days_of(instance, 1.0) for x in (rival, floor))
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": within, "floor": floor}
+    goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
+    loop = Loop(goal=goal)
+    stopped = loop.run()
+    best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
+    if best is not None:
+        cache.plans[world.size] = best
+    cache.search = loop if within and stopped == "proved" else None
+    if world.sites is not None:
+        world.counts["sites MILPs"] = world.sites.solved
+    # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.
+    if best is not None and stopped == "proved" and goal.gap == 0:
+        bound = min(best.seconds, unproven)
+    known = math.isfinite(bound)
+    status: Status = "optimal" if goal.distance <= max(EPS, goal.gap) else "feasible"
+    if best is None:
+        status = "infeasible" if stopped == "proved" and math.isinf(unproven) else "unknown"
+    return JointSolution(
+        status=status,
+        days=None if best is None else days_of(instance, best.seconds),
+        lower_bound=days_of(instance, bound) if known else None,
+        fabric_free_bound=days_of(instance, min(goal.free, bound)) if known else None,
+        plan=best,
+        counts=dict(sorted(world.counts.items())),
+        stopped="proved" if best is not None and goal.distance <= EPS else stopped,  # whatever ended it behind that
+        failure=loop.failure,
+        excluded=tuple((days_of(instance, key), c) for key, c in goal.columns if key < bound),
+        max_racks=dict(world.sites.most) if world.sites is not None else {},
+        joined_racks={gpus: int(racks) for gpus, racks in world.problem.joined.items() if math.isfinite(racks)},
+    )
+
+
+def world_of(
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    cache: JointCache | None = None,
+    without: dict[str, Any] | None = None,
+) -> World:
+    """Gather the problem, sites and templates that all columns share, from the cache where it has them."""
+    cache = JointCache() if cache is None else cache
+    cache.serve(instance, without or {}, options.seed, options.threads)
+    problem = problem_of(instance, cache.without)
+    if instance.grid is not None and cache.sites is None:
+        from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
+
+        racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
+        opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+        request = SitesRequest(opened=opened, refused=refused)
+        cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
+    if cache.sites is not None:
+        cache.sites.solved = 0
+    max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
+    if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
+        # What a cluster's racks leave to its fabric.
+        max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
+    if instance.network is not None and cache.templates is None:
+        cache.templates = Templates(
+            instance=instance,
+            transport_slowdown=problem.transport_slowdown,
+            power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+            max_mw=max_mw,
+            without_stripes=cache.without.get("placement.stripes"),
+        )
+        cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
+    world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
+    world.end_at(deadline)
+    return world
+
+
+def refuse_unusable_pins(instance: Instance) -> None:
+    """Refuse pins that the declared space does not hold, or that leave no switch, before a solver is loaded."""
+    if instance.network is not None:  # whose transport, simulated, may take long
+        instance = instance.replaced(network__transport__simulate=None)
+    gpus = problem_of(instance).gpus
+    if instance.network is not None:
+        Templates(instance=instance, transport_slowdown=1.0, power_counts=False).refuse_switches(gpus, None)

@@ -1,0 +1,491 @@
+"""The fastest split of layers over the stages of one column, with whole layers recomputed where memory asks for it."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from planner.models.joint.stops_and_spares import NO_SPARES, Sparing
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.time_bounds import RowConditions
+from planner.physics import Num, Tick, no_tick, ticking
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers, smaller_chunks_first
+from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.parallel_strategy import RackBlock
+from planner.physics.training.schedule import PipelineCounts
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+
+EPS = 1e-12  # relative: sums of the same floats in another order
+NO_FIT = 1 << 30  # layers to recompute where not even that makes room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A strategy with everything chosen that its step depends on, but for the network and the split of layers."""
+
+    strategy: Strategy
+    zero: int
+    p: int
+    v: int
+    d: int
+    m: int
+    sparing: Sparing = NO_SPARES
+    lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
+
+    @property
+    def block(self) -> RackBlock:
+        """Racks that hold whole replicas; every column of the declared space has some."""
+        block = self.strategy.block(self.p)
+        if block is None:
+            raise ValueError("joint: a column without a block")
+        return block
+
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs of a replica."""
+        return self.p * self.strategy.shape.gpus
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        return self.d * self.m * self.strategy.shape.micro_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSplit:
+    """Layers and recomputed layers by stage, with the seconds of a step."""
+
+    seconds: float
+    layers: tuple[int, ...]
+    recomputed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The limits of a split, and the seconds of a step that it takes at most within them."""
+
+    seconds: float
+    stage: float
+    chunk: float
+    most: int
+
+
+T = TypeVar("T", LayerSplit, Thresholds)
+# Whatever stages recompute.
+ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
+KEPT = *ALONE, "_tails"
+BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
+OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """The stages of a column under some conditions; `cutoff`: seconds a step above which no split is of use.
+
+    Everything grows with the layers of a stage: seconds, those of its largest chunk, and layers to recompute. So a
+    split is as fast as the limits that it keeps on the three, and limits admit a split if the most layers that each
+    stage may have sum to the model's.
+    """
+
+    column: Column
+    conditions: RowConditions
+    cutoff: float = math.inf
+    forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
+    each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
+    exact: bool = True  # unequal chunks by the order of events, else by their lower bound
+    waits: bool = True  # unequal chunks wait for each other; without: a bound for any number of rounds
+    tick: Tick = no_tick  # called now and then in long computations; may raise
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        return self.column.strategy.pipeline(self.column.zero, inside=self.column.block.rack_stages == 1)
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Pace of a layer."""
+        return step_prediction.sharded_times(self.pipeline, self.group)
+
+    @cached_property
+    def group(self) -> ReplicaGroup:
+        """Replicas that exchange a stage."""
+        per_rack, c = self.column.block.replicas_per_rack, self.conditions
+        return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+
+    @cached_property
+    def counts(self) -> PipelineCounts:
+        """Stages, chunks of a stage and micro-batches."""
+        return PipelineCounts(self.column.p, self.column.v, self.column.m)
+
+    @cached_property
+    def send(self) -> float:
+        """Seconds of one exchange between stages."""
+        return float(self.pipeline.send(self.conditions.send, self.column.p))
+
+    @cached_property
+    def effective(self) -> float:
+        """Micro-batches of a step with the loss of short rounds."""
+        return float(schedule.effective_micro_batches(self.column.m, self.column.p, self.column.v))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Numbers of layers of a stage whose seconds are within the cutoff, from one a chunk."""
+        c, problem, shape = self.column, self.column.strategy.problem, self.column.strategy.shape
+        # A framework runs experts in whole groups, and interleaved micro-batches in whole rounds.
+        if c.d * shape.gpus % problem.expert_group(shape) or (c.v > 1 and problem.rules.whole_rounds and c.m % c.p):
+            return np.arange(0)
+        most = problem.layers - (c.p - 1) * c.v
+        if math.isfinite(self.cutoff):
+            spared = max(0.0, -self.pipeline.first_excess_seconds)  # by a first stage with faster layers
+            in_time = (self.cutoff / self.effective + spared) / float(self.sharded.layer_seconds)
+            most = min(most, math.floor(in_time * (1 + 1e-9)))
+        return np.arange(c.v, max(most, c.v - 1) + 1)
+
+    @cached_property
+    def least_sizes(self) -> Ints:
+        """Fewest layers of each stage: one a chunk, and on the first stage all front layers in its first chunk."""
+        c = self.column
+        first = np.arange(c.p) == 0
+        return np.where(first, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
+
+    @cached_property
+    def recomputed(self) -> Ints:
+        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned.
+
+        `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
+        """
+        wanted = self.column.strategy.problem.pin("recomputed_layers_per_stage")
+        if wanted is None and self.each < 0:
+            return self._needed
+        alike = schedule.recomputed_alike(self.sizes[None, :], self.column.v, self.each)
+        pinned = (np.array(wanted)[:, None] if self.each < 0 else alike) + 0 * self._needed
+        fits = (self._needed <= pinned) & (pinned <= self.sizes[None, :])
+        if self.column.strategy.recomputes == "none":
+            fits &= pinned == 0
+        return np.where(fits, pinned, NO_FIT)
+
+    @cached_property
+    def _needed(self) -> Ints:
+        """Fewest layers that each stage must recompute to hold each size (its columns), `NO_FIT` where it cannot."""
+        c, s, m = self.column, self.column.strategy, self.column.strategy.machine
+        stages, sizes = np.arange(c.p), self.sizes[None, :]
+        flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
+        smaller_first = smaller_chunks_first(m.model, stages)[:, None]
+        larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
+        layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
+        ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
+        room, state = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends], self._state(1, 0)
+        room = (room - front * (self._state(1, 0, front=1) - state))[:, None]
+        room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
+        # Room is left by the layers' state and by what is in work, on the last stage at the peak of its head.
+        head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights, front=front)
+        work_of = partial(memory.working_bytes, m, s.shape, s.weights, s.bytes, zero_stage=c.zero, front=front)
+        works = [work_of(recomputed=recomputed) for recomputed in (0, 1)]
+        peaks = [np.where(stages == c.p - 1, np.maximum(work, head), work)[:, None] for work in works]
+        left, recomputing = (room - peak - state * sizes for peak in peaks)
+        kept, saved = s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
+        fits = layers * kept <= left
+        if s.recomputes == "none":
+            return np.where(fits, 0, NO_FIT)
+        # The fewest layers r with layers·(kept - r/size·saved) <= recomputing.
+        need = layers * kept - recomputing
+        recompute = np.where(need <= 0, 1, NO_FIT)
+        if saved > 0:
+            recompute = np.ceil(need * sizes / (layers * saved) * (1 - 1e-13) - 1e-12)
+            recompute = np.clip(recompute, 0, NO_FIT).astype(np.int64)
+        some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
+        return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
+
+    def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
+        c, s, shards = self.column, self.column.strategy, self.conditions.shards
+        found = memory.gpu_state_bytes(
+            s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
+        )
+        return float(found)
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Compute the seconds a step by stage and size, head and unequal chunks included; infinite where none fits."""
+        c, x, recompute, sizes = self.column, self.pipeline, self.recomputed, self.sizes[None, :]
+        fits = recompute < NO_FIT
+        recompute = np.where(fits, recompute, 0)
+        stages = np.arange(c.p)[:, None]
+        ends = step_prediction.end_seconds(x, stages, c.p)
+        host = x.machine.software.host_seconds
+        each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
+        found = self.effective * each + self._wait(recompute, fits)
+        return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
+
+    def _wait(self, recompute: Ints, fits: Flags) -> Floats:
+        """Compute the seconds that unequal chunks add: by the order of events from the mean on, a bound for smaller."""
+        c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
+        if not self.waits:
+            return np.zeros(recompute.shape)
+        found = schedule.min_excess_seconds(self.counts, self.sizes[None, :], recompute, layer, repeat)
+        found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
+        if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
+            return np.asarray(found, dtype=np.float64)
+        mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
+        alike = step_prediction.alike_stages(self.pipeline, c.p)
+        patterns = {
+            (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
+            for i, j in zip(*np.nonzero(fits), strict=True)
+            if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
+        }
+        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts)
+        with ticking(self.tick):
+            for n, r, i in sorted(patterns):
+                found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
+        return np.asarray(found, dtype=np.float64)
+
+    @cached_property
+    def chunk(self) -> Floats:
+        """Seconds of the largest chunk of the stages of each size."""
+        recompute = np.where(self.recomputed < NO_FIT, self.recomputed, 0)
+        sizes = self.sizes[None, :]
+        found = step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, sizes, recompute)
+        return np.asarray(found)
+
+    @cached_property
+    def _alone(self) -> dict[str, Num]:
+        """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
+        most = np.arange(1, self.column.strategy.problem.layers + 1)
+        own = (self.sharded, None, self.counts, self.group)
+        parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
+        return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
+
+    @cached_property
+    def _tails(self) -> list[Floats]:
+        """The same over the fibre between sites, one array a part."""
+        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
+        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
+        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
+        return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
+
+    def once(self, chunk: float, most: int) -> float:
+        """Seconds that a step takes once at a largest chunk and most layers of a stage."""
+        return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
+
+    def _filling(self, chunk: Num) -> Num:
+        order, stage = self.column.strategy.order, chunk * self.column.v
+        return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
+
+    @cached_property
+    def _steps(self) -> tuple[Floats, Any]:
+        """Bound the seconds of the largest stage by its layers, and those to fill the pipeline."""
+        return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
+
+    @cached_property
+    def min_seconds_by_most(self) -> Floats:
+        """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
+        stage, filling = self._steps
+        return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
+
+    @cached_property
+    def _up_to(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; the distinct ones in order."""
+        seconds, chunk = self.seconds, self.chunk
+        most_seconds, most_chunk = np.maximum.accumulate(seconds, axis=1), np.maximum.accumulate(chunk, axis=1)
+        return most_seconds, most_chunk, _increasing(seconds), _increasing(chunk[seconds < np.inf])
+
+    def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
+        """Return the least limit on one figure that admits a split under one on the other; infinite where none does."""
+        # Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
+        # below them must hold the model, and each stage its fewest layers.
+        c, places = self.column, most - self.column.v + 1
+        needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
+        if needed > c.p * places or fewest.max() >= places:
+            return math.inf
+        opened_at = np.where(other[:, :places] <= limit, limited[:, :places], np.inf)
+        last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
+        return float(max(last, opened_at[np.arange(c.p), fewest].max()))
+
+    def limits(self) -> Iterator[Thresholds]:
+        """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
+        if not len(self.sizes):
+            return
+        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+        if wanted is not None:  # those that the layers keep, if they fit memory
+            layers = np.array(wanted)
+            if layers.max() > self.sizes[-1] or np.any(layers < self.least_sizes):
+                return
+            where = np.arange(c.p), layers - c.v
+            stage, chunk = float(self.seconds[where].max()), float(self.chunk[where].max())
+            seconds = stage + self.once(chunk, max(wanted))
+            if seconds < self.cutoff:
+                yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=max(wanted))
+            return
+        best, largest = self.cutoff, self.min_seconds_by_most
+        if not (largest < best).any():
+            return
+        by_seconds, by_chunk, values, chunks = self._up_to
+        mean = -(-c.strategy.problem.layers // c.p)
+        for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
+            if largest[most - c.v] >= best:
+                continue
+            self.tick()
+            at = len(chunks)
+            while at > 0:
+                least = self._least(by_seconds, by_chunk, float(chunks[at - 1]), most)
+                if least >= best:  # a stage that takes as long as the best step, or longer, is of no use
+                    break
+                stage = float(values[np.searchsorted(values, least)])
+                at = int(np.searchsorted(chunks, self._least(by_chunk, by_seconds, stage, most)))
+                chunk = float(chunks[at])
+                seconds = stage + self.once(chunk, most)
+                if seconds < best:
+                    best = seconds
+                    yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
+
+    @property
+    def _has_rule(self) -> bool:
+        """Whether a rule of the framework binds the layers that stages recompute, and none of its numbers is set."""
+        return self.each < 0 and self.column.strategy.problem.recomputes_alike
+
+    @cached_property
+    def _alike(self) -> Iterator[Self]:
+        """The stages under each number that chunks recompute alike, to be copied by whoever iterates over them."""
+        return itertools.tee(self._numbers(), 1)[0]
+
+    def _under_rule(self, known: Self, changed: Callable[[Self], Self]) -> Self:
+        """Take the stages under each number from others that are known, each of them changed; return these stages."""
+        self.__dict__["_alike"] = itertools.tee(map(changed, copy(known._alike)), 1)[0]
+        return self
+
+    def _numbers(self) -> Iterator[Self]:
+        """Yield the stages under each number that a rule of the framework has every chunk recompute; none without one.
+
+        Numbers above one under which memory holds all sizes that it can ever hold are of no use.
+        """
+        strategy = self.column.strategy
+        rule = strategy.problem.rules.recompute
+        if not self._has_rule or not len(self.sizes):
+            return
+        most = -(-int(self.sizes[-1]) // self.column.v)
+        numbers = range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ()
+        stages = self
+        for each in itertools.chain((0,) if strategy.recomputes != "some" else (), numbers):
+            kept = (*KEPT, "_needed") if min(stages.each, each) > 0 else KEPT
+            stages = stages._with(kept, each=each)
+            fits = stages.recomputed < NO_FIT
+            layers_kept = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
+            if layers_kept >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:
+                yield stages
+            if np.all(fits == (stages._needed < NO_FIT)):
+                return
+
+    def least(self) -> Thresholds | None:
+        """Return the limits of the fastest split; None where none takes less than the cutoff."""
+        if self._has_rule:
+            return self._best_alike(lambda stages: stages.least())
+        return max(self.limits(), key=lambda t: -t.seconds, default=None)
+
+    def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
+        """Return the fastest under any number that chunks recompute alike; each number only where it may be faster."""
+        best = None
+        for stages in copy(self._alike):
+            cutoff = self.cutoff if best is None else best.seconds
+            if stages.each > 0 and stages._min_seconds >= cutoff:
+                break  # as are those of more
+            best = solve(stages if best is None else stages.over(self.conditions, cutoff)) or best
+        return best
+
+    @property
+    def _min_seconds(self) -> float:
+        """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
+        v, layers = self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
+        recomputed = schedule.recomputed_alike(layers, v, self.each)
+        stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
+        chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
+        return self.effective * (stage - max(0.0, -self.pipeline.first_excess_seconds)) + self.once(chunk, layers)
+
+    @cached_property
+    def bounding(self) -> Self:
+        """The same stages with the waits of unequal chunks at their lower bound; stages of one chunk have none."""
+        if not self.exact or self.column.v == 1:
+            return self
+        return self._with(KEPT, exact=False)._under_rule(self, lambda stages: stages.bounding)
+
+    def over(self, conditions: RowConditions, cutoff: float) -> Self:
+        """Return the same stages over some fibre, under a cutoff that is no higher; other conditions are the same."""
+        if self._has_rule:
+            found = self._with(ALONE, conditions=conditions, cutoff=cutoff)
+            return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
+        alone = self.bounding
+        if len(alone.sizes):
+            _ = alone._alone, alone._steps, alone._up_to  # once for all fibre
+        timed = alone._with(OVER_FIBRE, conditions=conditions, cutoff=cutoff)
+        if alone is self:
+            return timed
+        found = timed._with(ALONE, exact=self.exact)
+        found.__dict__["bounding"] = timed
+        return found
+
+    def _short(self) -> Self | None:
+        """Return the same stages without the sizes that a bound shows to be of no use; None where it leaves none.
+
+        The order of events, which takes long, is then worked out for few patterns of unequal chunks.
+        """
+        bound = self.bounding
+        if bound.least() is None:
+            return None
+        if self.column.strategy.problem.layers_of(self.column.p) is not None:
+            return bound._with((*KEPT, *BY_SIZE), exact=True)
+        in_time = np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
+        found = bound._with(KEPT, exact=True)
+        found.__dict__["sizes"] = bound.sizes[: in_time[-1] + 1]
+        found.__dict__.update({name: bound.__dict__[name][:, : in_time[-1] + 1] for name in BY_SIZE})
+        return found
+
+    def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
+        """Return the stages with some changes; figures that do not depend on these are kept."""
+        found, known = replace(self, **changes), self.__dict__
+        found.__dict__.update({name: known[name] for name in kept if name in known})
+        return found
+
+    def fastest(self) -> LayerSplit | None:
+        """Return the fastest split; None where none beats the cutoff."""
+        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
+        if self._has_rule:
+            return self._best_alike(lambda stages: stages.fastest())
+        stages = self._short() if self.exact and self.column.v > 1 else self
+        limits = None if stages is None else stages.least()
+        found = None if stages is None or limits is None else stages.spread(limits)
+        if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
+            return found
+        found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))
+        return min((x for x in found_at if x is not None), key=lambda x: x.seconds, default=None)
+
+    def spread(self, t: Thresholds) -> LayerSplit:
+        """Spread the layers within limits, the largest stages relieved first."""
+        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+        if wanted is not None:
+            sizes = np.array(wanted)
+        else:  # every size of a stage up to its most keeps the limits
+            most_seconds, most_chunk, *_ = self._up_to
+            within = ((most_seconds <= t.stage) & (most_chunk <= t.chunk)).sum(axis=1)
+            sizes = np.minimum(within + c.v - 1, max(t.most, c.v - 1))
+        surplus = int(sizes.sum()) - c.strategy.problem.layers
+        while surplus > 0:
+            spare = sizes > self.least_sizes
+            top = sizes[spare].max()
+            for i in np.flatnonzero(spare & (sizes == top))[:surplus]:
+                sizes[i] -= 1
+                surplus -= 1
+        recomputed = self.recomputed[np.arange(c.p), sizes - c.v]
+        return LayerSplit(seconds=t.seconds, layers=tuple(sizes.tolist()), recomputed=tuple(recomputed.tolist()))
+
+
+def _increasing(values: Floats) -> Floats:
+    """Return the distinct finite values in order, each once, the largest of those that differ by rounding only."""
+    found = np.unique(values[np.isfinite(values)])
+    if len(found) < 2:
+        return found
+    apart = np.append(np.diff(found) > EPS * found[1:], True)
+    return np.asarray(found[apart])

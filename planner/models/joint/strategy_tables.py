@@ -1,0 +1,456 @@
+"""Columns by their lower bounds: strategies, their pipelines, and the counts of replicas and micro-batches of these."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models.fabric.design_table import ArrayTable
+from planner.models.joint import time_bounds
+from planner.models.joint.joint_question import EPS, World
+from planner.models.joint.search_cache import most_paid
+from planner.models.joint.stage_split import Column, Stages
+from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy
+from planner.models.joint.time_bounds import RowConditions, StrategyRows
+from planner.physics.training.parallel_strategy import context_racks
+from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline
+
+GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
+
+BLOCK = 1 << 18  # rows of a table that are worked out at once
+MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """Least seconds of a micro-batch and of a layer that fills a pipeline, and the cutoff in seconds a micro-batch."""
+
+    each: float
+    layer: float
+    cutoff: float
+    likely: bool  # shallow tables alone, for a first plan
+
+
+def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+    """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
+
+    Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
+    holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks
+    for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A pipeline
+    that is not interleaved holds less where it is not filled, so it may take any number below p.
+    """
+    most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
+    rounds = v > 1 and problem.rules.whole_rounds
+    if wanted is not None:
+        fine = (most >= wanted) & ((wanted >= p) if v > 1 else True) & (not rounds or wanted % p == 0)
+        return d[fine], np.full(int(np.sum(fine)), wanted)
+    even = math.ceil(problem.layers / p)
+    fill = (p - 1) * math.ceil(even / v) * pruning.layer
+    if v == 1:
+        spare = d * pruning.cutoff - pruning.each
+        min_count = np.where(spare > 0, np.ceil(np.minimum(fill / np.maximum(spare, 1e-300), p) * (1 - 1e-9)), p)
+        min_count = np.full(len(d), p) if pruning.likely else np.clip(min_count, 1, p).astype(np.int64)
+        each = np.maximum(np.minimum(most, p - 1) - min_count + 1, 0)
+        first = np.cumsum(each) - each
+        early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
+        filled = most >= p
+        found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
+    elif rounds:
+        found, m = np.tile(d, 2), np.concatenate([most // p * p, np.minimum(most // p, 1) * p])
+    else:
+        tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
+        found, m = np.tile(d, len(tried)), np.concatenate(tried)
+    fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)
+    found, m = found[fine], m[fine]
+    if v == 1:
+        return found, m
+    pairs = np.unique(found * (total + 1) + m)
+    return pairs // (total + 1), pairs % (total + 1)
+
+
+def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+    """Pair numbers of replicas with the most micro-batches of those that chunks which are not alike may ask for.
+
+    Each speaks for all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
+    more whole round may wait more. Chunks may be unequal whatever the layers, as a stage may recompute some of them or
+    have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
+    waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
+    """
+    if v == 1 or problem.pin("microbatches_per_step") is not None:
+        return d[:0], d[:0]
+    # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
+    less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
+    m = (total // np.maximum(d, 1) + less) // p * p - less
+    fill = (p - 1) * math.ceil(even / v) * pruning.layer
+    fine = (m >= 2 * p - less) & (m * pruning.each + fill < pruning.cutoff * m * d)
+    return d[fine], m[fine]
+
+
+def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> Ints:
+    """Return the numbers of micro-batches that the most of them speaks for: of two rounds and more.
+
+    UnansweredError: the batch is so large that not all of them can be kept.
+    """
+    deadline.check()
+    if m // p > MOST_ROUNDS:
+        raise UnansweredError(f"a step may have more than {MOST_ROUNDS:,} numbers of micro-batches; lower the batch")
+    return np.arange(2 * p - (0 if problem.rules.whole_rounds else 1), m + 1, p)
+
+
+TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
+
+
+def strategy_bound(world: World, s: Strategy) -> float:
+    """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
+    if s in world.cache.tables:
+        bound = float(pipelines_of(world, s)[0].min(initial=math.inf))
+    else:  # on as many racks as its fewest GPUs of each cabled allow
+        (rails, groups, each), problem = _stage_groups(s), s.problem
+        most = min(world.max_racks(rails) * groups, problem.max_sequences * problem.layers)
+        if most <= 0:
+            bound = math.inf
+        elif problem.calendar is None:
+            bound = each / most
+        else:
+            bound = float(problem.calendar.min_seconds(each, 0.0, most, s.shape.gpus))
+    world.cache.bounds[s] = most_paid(world.problem.instance), bound
+    return bound
+
+
+def strategy_racks(s: Strategy, seconds: float) -> tuple[int, int]:
+    """Bound the racks of a strategy that takes no more than some seconds a sequence, and the GPUs cabled of each."""
+    rails, groups, each = _stage_groups(s)
+    return math.ceil(each / (groups * seconds) * (1 - EPS)), rails
+
+
+def _stage_groups(s: Strategy) -> tuple[int, float, float]:
+    """Return the fewest GPUs of a rack that are cabled, its groups of GPUs that share a layer, and a sequence's work.
+
+    That is the least time in seconds of all layers of a sequence in one group: many groups divide it at best.
+    """
+    shape, gpus = s.shape, s.problem.gpus
+    racks = context_racks(gpus, *shape.degrees[:2])  # of a group
+    groups = gpus // shape.gpus if racks == 1 else 1 / racks
+    return shape.gpus // racks, groups, s.least_layers * s.layer / shape.micro_batch
+
+
+def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
+    """Return the bound that a question for no less money and racks asked for, and whether it was this one; if any."""
+    paid, bound = world.cache.bounds.get(s, (None, 0.0))
+    own = most_paid(world.problem.instance)
+    return (bound, paid == own) if _covers(paid, own) else None
+
+
+def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
+    """Return whether an answer for some money and racks, if there is one, holds for a question of its own."""
+    return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyTable:
+    """The pipelines of a strategy with their least seconds, whatever their ZeRO stage."""
+
+    strategy: Strategy
+    rows: StrategyRows  # of each the most replicas and the least micro-batches that it may have
+    each: Floats  # least seconds of a micro-batch
+    once: Floats  # those that come once in a step of all sequences
+    racks: Ints  # of a block
+    rails: Ints  # of a block
+    under_zero: dict[int, Any] = field(default_factory=dict)  # by ZeRO stage the least terms known so far
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, which: Any) -> "StrategyTable":
+        """Return some of the pipelines."""
+        some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
+        return StrategyTable(self.strategy, self.rows.part(which), *some)
+
+    def each_within(self, at: Ints, blocks: Ints) -> Floats:
+        """Bound the seconds of a micro-batch of the pipelines at some places, each with at most a number of blocks."""
+        # Whatever their ZeRO stage. What memory costs with more blocks it costs with fewer: questions for less money
+        # need not ask for it anew.
+        each, stages, least = self.each[at], self.rows.p[at], np.full(len(at), np.inf)
+        if not self.under_zero:
+            return each
+        piped, without_room = self.strategy.machine.software.zero_stages_under(2), np.zeros(len(at), dtype=bool)
+        for zero in sorted(self.strategy.problem.zero_stages, reverse=True):
+            found, known = each, self.under_zero.get(zero)
+            if known is not None:
+                found = np.where(known.high[at] >= blocks, np.fmax(known.each[at], known.in_memory[at]), each)
+            least = np.where(without_room | ((zero not in piped) & (stages > 1)), least, np.minimum(least, found))
+            if zero < GATHERING:
+                without_room |= np.isinf(found)
+        return np.asarray(np.maximum(each, least), dtype=np.float64)
+
+
+def most_sequences(s: Strategy) -> int:
+    """Return the most micro-batches of a step."""
+    return s.problem.max_sequences // s.shape.micro_batch
+
+
+def table_of(world: World, s: Strategy) -> StrategyTable:
+    """Return the pipelines of a strategy that may have a replica and a micro-batch."""
+    # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
+    paid = most_paid(world.problem.instance)
+    if _covers(world.cache.tables_for.get(s), paid):
+        known: StrategyTable = world.cache.tables[s]
+        return known
+    world.cache.holding.pop(s, None)
+    t, problem, total = s.pipelines, s.problem, most_sequences(s)
+    fewest = np.where(t.v > 1, t.p, 1)  # micro-batches: interleaved a pipeline takes whole rounds of its stages
+    rows = StrategyRows(t.p, t.v, np.ones_like(t.p), fewest, t.replicas_per_rack, t.stage_racks, t.replicas, t.inside)
+    if s not in world.cache.terms:  # which hold whatever the budget
+        world.cache.terms[s] = time_bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+    # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
+    # stripes.
+    wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
+    if wanted is not None:
+        fewest = np.where(fewest <= wanted, wanted, 0)
+    if stripes is not None and problem.instance.network is not None:
+        fewest = np.where(t.racks >= stripes * t.stage_racks, fewest, 0)
+    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(fewest, 1))
+    wanted = problem.pin("data_parallel")
+    d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
+    i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
+    rows = replace(rows, d=d, m=fewest).part(i)
+    each, once = (x[i] for x in world.cache.terms[s])
+    world.cache.tables_for[s] = paid
+    world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
+    return table_of(world, s)
+
+
+def most_blocks(world: World, of: StrategyTable) -> Ints:
+    """Return the most blocks of each pipeline that the racks at the budget hold; tables may be of a larger one."""
+    known, blocks = world.most_blocks.get(of.strategy, (None, None))
+    if known is not of or blocks is None:
+        blocks = _most_racks(world, of.rails) // of.racks
+        world.most_blocks[of.strategy] = of, blocks
+    return blocks
+
+
+def _most_racks(world: World, rails: Ints) -> Ints:
+    counts = np.bincount(rails)
+    most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
+    return most[rails]
+
+
+def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
+    """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
+    t = table_of(world, s)
+    most = most_blocks(world, t)
+    at = np.flatnonzero(most > 0)
+    most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
+    rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
+    return min_seconds(s, rows, each, t.once), rows
+
+
+def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
+    """Bound the seconds a sequence, on a clock, over the replicas that rows may have; `once`: of a step of all."""
+    once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
+    found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
+    return np.asarray(found / s.shape.micro_batch, dtype=np.float64)
+
+
+def pipelines_in_memory(world: World, s: Strategy) -> Flags:
+    """Return which pipelines of a strategy may hold the model under any ZeRO stage."""
+    # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
+    # holds the gathered weights of a layer.
+    if s not in world.cache.holding:
+        zeros, of = s.problem.zero_stages, table_of(world, s)
+        most = of.rows.d if world.sites is None else world.sites.max_site_racks // of.racks * of.rows.block_replicas
+        rows = replace(of.rows, d=np.clip(of.rows.d, 1, np.maximum(most, 1)))
+        least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
+        found = [time_bounds.holds_layers(s, z, rows) for z in sorted(least)]
+        world.cache.holding[s] = np.any([*found, np.zeros(len(rows), dtype=bool)], axis=0) & (most > 0)
+    return world.cache.holding[s]
+
+
+def some_in_memory(world: World) -> bool:
+    """Return whether memory holds the model in any pipeline; raise where the time comes first."""
+    for s in world.strategies():
+        world.deadline.check()
+        if pipelines_in_memory(world, s).any():
+            return True
+    return False
+
+
+def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
+    """Bound the terms of pipelines under a ZeRO stage whose state all their replicas share, on a free network.
+
+    Return them, and the seconds that come once in a step of any number of micro-batches.
+    """
+    phi, total = s.problem.transport_slowdown, most_sequences(s)
+    free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
+    t = time_bounds.terms(s, zero, rows, free)
+    if s.order == "1f1b":
+        return t, t.once
+    filled = replace(rows, m=np.maximum(rows.p, total))
+    return t, np.minimum(t.once, time_bounds.terms(s, zero, filled, free).once)
+
+
+def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
+    """Raise the seconds of a micro-batch, by those of a layer, to stages that fit in memory; infinite if none does."""
+    seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
+
+
+def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff: float) -> "Pipes | None":
+    """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
+    if zero not in s.machine.software.zero_stages_under(2):
+        alone = np.flatnonzero(rows.p == 1)
+        rows, keys = rows.part(alone), keys[alone]
+    if not len(rows):
+        return None
+    t, once = terms_under_zero(s, zero, rows)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, once))
+    few = np.flatnonzero(keys < cutoff)
+    if not len(few):
+        return None
+    some = rows.part(few)
+    each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
+    keys = np.maximum(keys[few], min_seconds(s, some, each, once))
+    fine = np.flatnonzero(keys < cutoff)
+    return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes(ArrayTable):
+    """Pipelines of a strategy and ZeRO stage with lower bounds, and least seconds of a micro-batch and of the rest."""
+
+    keys: Floats
+    rows: StrategyRows
+    each: Floats
+    once: Floats
+
+
+def columns_of(
+    world: World,
+    s: Strategy,
+    zero: int,
+    pipes: Pipes,
+    cutoff: float,
+    *,
+    max_blocks_off: int | None = None,
+    more_than: Ints | None = None,
+    in_rounds: bool = False,
+) -> TimedRows | None:
+    """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
+
+    `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
+    speaks for all numbers of rounds up to its own, in place of those that speak for themselves.
+    """
+    problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
+    total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
+    group = problem.expert_group(s.shape)
+    even = group // math.gcd(group, s.shape.gpus)  # replicas come in multiples of it: they divide the experts evenly
+    found: list[TimedRows] = []
+    picks, counts_d, counts_m = [], [], []
+    waiting = 0
+    for i in range(len(rows)):
+        world.deadline.check()
+        most, each = int(rows.d[i]), float(pipes.each[i])
+        # The most seconds of steps a micro-batch within the cutoff on a clock, and the fewest replicas within it.
+        limit, once = cutoff * b, float(pipes.once[i]) / total
+        if problem.calendar is not None:
+            limit, low = problem.calendar.step_limit(limit, each, once, most, int(rows.p[i]) * s.shape.gpus)
+        else:
+            late = limit - once
+            low = max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
+        if more_than is not None:
+            low = max(low, int(more_than[i]) + 1)
+        if max_blocks_off is not None:
+            low = max(low, most // even * even - max_blocks_off * int(rows.block_replicas[i]))
+        every = np.arange(low, most + 1)
+        d = every if wanted is None else every[every == wanted]
+        d = d[d % even == 0]
+        pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
+        counts = most_rounds if in_rounds else micro_batches
+        d, m = counts(problem, d, total, int(rows.p[i]), int(rows.v[i]), pruning)
+        picks.append(np.full(len(d), i))
+        counts_d.append(d)
+        counts_m.append(m)
+        waiting += len(d)
+        if waiting >= BLOCK or i == len(rows) - 1:
+            table = replace(rows.part(np.concatenate(picks)), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
+            for first in range(0, waiting, BLOCK):
+                world.deadline.check()
+                part = table.part(slice(first, first + BLOCK))
+                found += _timed(world, s, zero, part, cutoff, waits=not in_rounds)
+            picks, counts_d, counts_m, waiting = [], [], [], 0
+    if not found:
+        return None
+    times, tables = zip(*found, strict=True)
+    return np.concatenate(times), StrategyRows.joined(tables)
+
+
+def rounds_of(world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float) -> list[TimedRows]:
+    """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
+    m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[TimedRows]()
+    for first in range(0, len(m), BLOCK):
+        world.deadline.check()
+        some = m[first : first + BLOCK]
+        found += _timed(world, s, zero, replace(row.part(np.zeros(len(some), dtype=np.int64)), m=some), cutoff)
+    return found
+
+
+def _timed(
+    world: World, s: Strategy, zero: int, table: StrategyRows, cutoff: float, *, waits: bool = True
+) -> list[TimedRows]:
+    """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
+    problem, b = s.problem, s.shape.micro_batch
+    phi = problem.transport_slowdown
+    racks = -(-table.blocks() // world.max_open) * table.stage_racks
+    terms = time_bounds.terms(s, zero, table, RowConditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    if not waits:
+        terms = replace(terms, wait=np.zeros(len(table)))
+    stretch = np.ones(len(table))  # by failures, from below
+    if problem.calendar is not None:
+        stretch = np.asarray(problem.calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
+    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
+    if not len(few):
+        return []
+    table, terms, stretch = table.part(few), terms.part(few), stretch[few]
+    terms = replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer))
+    times = terms.seconds(table) / (table.d * table.m * b) * stretch
+    few = np.flatnonzero(times < cutoff)
+    return [(times[few], table.part(few))] if len(few) else []
+
+
+def min_fill_layer(s: Strategy) -> float:
+    """Return the least seconds that a layer of a stage adds to filling and draining a pipeline, by stage behind it."""
+    # 1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of
+    # the F + B + W (`schedule.bubble_seconds`).
+    if s.order == "1f1b":
+        return s.layer
+    return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
+
+
+def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:
+    """Return one entry of a table as a column."""
+    return Column(strategy=s, zero=zero, p=int(table.p[i]), v=int(table.v[i]), d=int(table.d[i]), m=int(table.m[i]))
+
+
+def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
+    """Bound from below the seconds a sequence of a column, by its best split on a network slowed by transport alone.
+
+    All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
+    for all numbers of rounds up to the column's own.
+    """
+    calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
+    stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
+    cutoff /= stretch
+    seconds = cache.free.get(column, math.inf) if waits else math.inf
+    if not waits or (column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf)):
+        racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
+        free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
+        tick, step = world.deadline.check, cutoff * column.sequences
+        found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits, tick=tick).least()
+        seconds = math.inf if found is None else found.seconds / column.sequences
+        if waits and found is not None:
+            cache.free[column] = seconds
+        elif waits:
+            cache.slower[column] = cutoff
+    return stretch * seconds if seconds < cutoff or not waits else math.inf

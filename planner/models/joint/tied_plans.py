@@ -1,0 +1,231 @@
+"""Choose between plans that tie: those within the tolerance of the goal, then of the least capital.
+
+In this order, each within what those before leave: the goal; least capital; the largest share of all-reduce groups
+whole under one leaf; the simplest layout on one design of fabric at all sites.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.instance.framework_rules import FREE
+from planner.models import rack_order
+from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.capital_floor import floor_of
+from planner.models.joint.search.least_capital import LeastRank, Rank
+from planner.models.joint.stage_split import Column, Stages
+from planner.models.joint.strategy_space import Ints
+from planner.models.joint.strategy_tables import StrategyTable
+from planner.plan.certificate import EndName
+
+MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
+MOST_NODES = 1_500  # that are opened for it
+SIMPLER_SHAPES, SIMPLER_NODES = 60, 20000  # that are priced and opened for a simpler plan than the choice
+MORE = 1e-9  # share: more than a share that is known, or than rounding
+ROUNDS = 6  # in which the share of groups under one leaf is raised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The plan that an end leaves, with whether it is proven the best of those that tie."""
+
+    plan: JointPlan
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What each end of a choice behind the goal left, in their order, as far as they were pursued."""
+
+    by_name: dict[EndName, End]
+    simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
+
+    @property
+    def plan(self) -> JointPlan:
+        """The plan that all ends leave."""
+        return list(self.by_name.values())[-1].plan
+
+    @property
+    def plans(self) -> tuple[JointPlan, ...]:
+        """Every plan that an end left, an alternative to the choice among them."""
+        return tuple(end.plan for end in (*self.by_name.values(), self.simpler) if end is not None)
+
+
+def ends_within(
+    world: World,
+    best: JointPlan,
+    share: float,
+    *,
+    simpler: float = 0.0,
+    indifferent: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    search: Loop | None = None,
+) -> Ends:
+    """Return the plans that the ends leave, one after another, within a share of the fewest days and of least capital.
+
+    `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
+    share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
+    next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
+    """
+    left = None if search is None or simpler <= share else search.copy()
+    limit = best.seconds * (1 + share)
+    cheapest = CapitalSearch.begun(
+        world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
+    )
+    found = cheapest.run()
+    plan = found.plan or best
+    ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}
+    if found.stopped != "proved":
+        return Ends(by_name=ends)
+    if share > 0:  # without a share no plan is kept that ties
+        t, least = _Ties(search=cheapest, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
+        local = t.most_local(plan)
+        if local is not None:
+            plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
+        ends["simplest"] = t.simplest(plan, least)
+        plan = ends["simplest"].plan
+    if simpler <= share:
+        return Ends(by_name=ends)
+    simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
+    if indifferent:
+        return Ends(by_name=ends | {"simplest": simplest})
+    return Ends(by_name=ends, simpler=None if simplest.plan is plan else simplest)
+
+
+def simplest_within(
+    world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
+) -> End:
+    """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
+
+    It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
+    the nodes of a search that kept all plans in time.
+    """
+    rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
+    ranked: dict[str, Any] = {"rank": rank, "least_rank": least_rank, "best": rank(plan), "limit": seconds}
+    most = {"most_shapes": SIMPLER_SHAPES, "most_nodes": SIMPLER_NODES}
+    found, proven = _least(world, plan.capital_usd, left, **ranked, **most, pipeline_ranks=pipeline_ranks)
+    return End(plan=found or plan, proven=proven)
+
+
+def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
+    """Return the plan of least rank within some dollars, if any is below the best, and whether that is proven."""
+    goal = LeastRank(world=world, floor=floor_of(world), budget=min(world.budget, usd), **how)
+    stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
+    return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+
+
+@dataclass(kw_only=True)
+class _Ties:
+    """The plans that tie: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
+
+    search: CapitalSearch
+    seconds: float
+    usd: float
+
+    def most_local(self, plan: JointPlan) -> End | None:
+        """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
+        if self.search.goal.world.templates is None:
+            return None
+        at = local_share(plan)
+        asked = at + MORE
+        for _ in range(ROUNDS):
+            if at >= 1:
+                return End(plan=plan, proven=True)
+            ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
+            found, proven = self.least(asked, **ranked, first=plan.column)
+            if found is not None:
+                plan, at = found, local_share(found)
+                asked = 1.0
+            elif asked < 1 or not proven:
+                return End(plan=plan, proven=proven)
+            else:
+                asked = at + MORE
+        return End(plan=plan, proven=False)
+
+    def simplest(self, plan: JointPlan, least_local: float) -> End:
+        """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
+        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
+        found, proven = self.least(least_local, **ranked, first=plan.column)
+        return End(plan=found or plan, proven=proven)
+
+    def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
+        """Return the plan of least rank of those that tie, if any is below the best, and whether that is proven."""
+        world, loop = self.search.goal.world, self.search.loop
+        if world.templates is not None and local > 0:
+            world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
+        left, most = loop.copy() if local > 0 else None, {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES}
+        found, proven = _least(world, self.usd, loop, limit=self.seconds, **most, **ranked)
+        if left is not None and found is None:
+            # What has no fabric of such a share may have one of less, which is asked for next.
+            self.search.loop = left
+        return found, proven
+
+
+def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
+    """Return by what share a step is longer than without its framework's rules, and that plan; None if by none."""
+    s, c = plan.column.strategy, plan.column
+    if s.problem.rules is FREE:
+        return None
+    column = replace(c, strategy=replace(s, problem=s.problem.freed))
+    own = plan.split.seconds * c.sequences
+    found = Stages(column=column, conditions=plan.conditions, cutoff=own * (1 - MORE)).fastest()
+    if found is None:
+        return None
+    faster = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))
+    return own / found.seconds - 1, faster
+
+
+def local_share(plan: JointPlan) -> float:
+    """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
+    block, shares = plan.column.block, []
+    for site, t in plan.templates.items():
+        leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
+        shares.append(float(rack_order.leaf_local_shares(*at, block.stage_racks, leaf)[0]))
+    return min(shares, default=1.0)
+
+
+def simplicity(plan: JointPlan) -> Rank:
+    """Rank a plan by its designs of fabric, alike for more racks, and then by its layout."""
+    designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
+    return (max(1, len(designs)), *layout_simplicity(plan))
+
+
+def least_simplicity(column: Column) -> Rank:
+    """Return a rank by designs and layout that no plan of a column is below."""
+    return (1, *least_layout_simplicity(column))
+
+
+def layout_simplicity(plan: JointPlan) -> Rank:
+    """Rank a plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
+    c = plan.column
+    return (kinds_of(c), len(set(plan.split.layers)) > 1, c.v, c.p, sum(plan.split.recomputed))
+
+
+def least_layout_simplicity(column: Column) -> Rank:
+    """Return a rank by layout that no plan of a column is below."""
+    return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
+
+
+def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
+    """Return a number of each pipeline of a strategy, in the order of the least ranks, and that of the best rank."""
+    s, rows = of.strategy.shape, of.rows
+    kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
+    layers = of.strategy.machine.model.layers
+
+    def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
+        return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
+
+    *designs, best_kinds, uneven, v, p, _ = best
+    most = int(number(best_kinds, uneven, v, p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
+    return np.asarray(number(kinds, rows.p * (layers // rows.p) < layers, rows.v, rows.p), dtype=np.int64), most
+
+
+def kinds_of(c: Column) -> int:
+    """Count the kinds of parallelism of more than one rank."""
+    return sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))

@@ -1,0 +1,305 @@
+"""Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.models.fabric.design_table import ArrayTable
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers, smaller_chunks_first
+from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.step_prediction import LayoutFibre, pipeline_bubble_seconds
+
+EPS = 1e-9  # relative, by which sums in another order may differ
+
+
+@dataclass(slots=True)  # not frozen, which takes three times as long to make
+class StrategyRows(ArrayTable):
+    """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
+
+    p: Ints
+    v: Ints
+    d: Ints
+    m: Ints
+    replicas_per_rack: Ints
+    stage_racks: Ints
+    block_replicas: Ints
+    inside: Flags
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def part(self, which: Any) -> "StrategyRows":
+        """Return some of the rows."""
+        # Spelled out, since a search takes parts more often than anything else.
+        counts = self.p[which], self.v[which], self.d[which], self.m[which]
+        block = self.replicas_per_rack[which], self.stage_racks[which], self.block_replicas[which], self.inside[which]
+        return StrategyRows(*counts, *block)
+
+    __getitem__ = part
+
+    def blocks(self) -> Ints:
+        """Count the blocks that hold the replicas."""
+        return -(-self.d // self.block_replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowConditions:
+    """The network conditions of rows: racks of an all-reduce, replicas that share ZeRO's state, slowdowns, fibre."""
+
+    racks: Any
+    shards: Any
+    send: Any
+    allreduce: Any
+    fibre: LayoutFibre | None = None
+
+
+def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
+    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head."""
+    # With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
+    # grows, and the two cross at the mean.
+    k = (layers * layer + head) / (p * layer)
+    crossing = np.minimum(np.ceil(k - EPS) * layer, (layers - np.floor(k + EPS) * (p - 1)) * layer + head)
+    return np.maximum(crossing, layer + head)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms(ArrayTable):
+    """Lower bounds on the terms of a step in seconds: of an effective micro-batch, of waits, and of what comes once."""
+
+    each: Floats
+    wait: Floats
+    once: Floats
+    layer: Floats  # of a micro-batch, nothing recomputed
+
+    def seconds(self, rows: StrategyRows) -> Floats:
+        """Return the least seconds of a step."""
+        effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
+        return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
+
+
+def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms:
+    """Bound the terms of the step of rows from below: the most even stages, all in memory, nothing recomputed."""
+    x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
+    p, v, m = rows.p, rows.v, rows.m
+    group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+    sharded = step_prediction.sharded_times(x, group)
+    even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
+    recompute = np.zeros_like(even)
+    send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
+    slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
+    counts, repeat = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
+    wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, repeat)
+    # Either the largest stage waits, or the slowest one is slower: not both of every split.
+    wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
+    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    once = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
+    each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
+    wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
+    return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
+
+
+def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
+    """Return the least seconds of a micro-batch and those that come once under any ZeRO stage, its work left out."""
+    x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
+    phi = s.problem.transport_slowdown
+    sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
+    even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
+    recompute = np.zeros_like(even)
+    send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
+    slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
+    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    ends = (schedule.PipelineCounts(p, v, m) for m in (rows.m, np.maximum(rows.p, total)))
+    fills = [pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) for counts in ends]
+    once = np.minimum(*fills) + software.step_seconds
+    each: Floats = slowest + software.host_seconds
+    return each, np.asarray(once + 0 * each, dtype=np.float64)
+
+
+MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
+FEW_ENTRIES = 1 << 13  # of a table that is worked out at once, however wide its rows
+LEAST_WIDTH, WIDER = 8, 4  # of the narrowest table in stages, and of each next one over the one before
+MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
+NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
+
+
+def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shards: Any, layer_seconds: Any) -> Floats:
+    """Bound the seconds of the slowest stage of rows from below by the layers that memory lets the stages hold.
+
+    The bound is infinite where the stages cannot hold all layers.
+
+    Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
+    least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the maximum layers of a stage within T
+    seconds are concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and
+    constant once all are. Newton's steps towards the T whose layers sum to the model's come from below.
+    """
+    found = np.full(len(rows), np.inf)
+    shards = np.broadcast_to(shards, rows.p.shape)
+    recompute = s.between.times.recompute_seconds
+    each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
+    may = np.flatnonzero(_may_hold_layers(s, zero, rows, shards))  # mostly few
+    for at in _by_width(rows.p[may]):
+        some = may[at]
+        memory_of = _memory_of(s, zero, rows.part(some), shards[some])
+        holding = _holds_whole_layers(s, rows.part(some), memory_of)
+        if not holding.all():
+            some, memory_of = some[holding], memory_of.part(holding)
+        if len(some):
+            found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
+    return found
+
+
+def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
+    """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
+    found = _may_hold_layers(s, zero, rows, rows.d)
+    left = np.flatnonzero(found)
+    for at in _by_width(rows.p[left]):
+        some = rows.part(left[at])
+        found[left[at]] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
+    return found
+
+
+def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> Flags:
+    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks."""
+    # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
+    m, p, v = s.machine, rows.p, rows.v
+    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards)
+    flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
+    each = np.zeros(len(rows))
+    for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
+        if recomputed and s.recomputes == "none":
+            continue
+        work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        room = max(s.problem.memory_limit - work, 0.0)
+        each = np.maximum(each, np.floor(room / (np.asarray(state) + flying * kept) * (1 + EPS)))
+    dense = front_layers(m.model)
+    front = dense + (v - 1) * min(dense, 1)
+    may: Flags = p * each + front >= s.problem.layers
+    return may
+
+
+def _by_width(p: Ints) -> Iterator[Ints]:
+    """Yield the rows of tables by stages: those about as wide together, so that few entries are of stages not there."""
+    narrow, widest = 0, int(p.max(initial=1))
+    while narrow < widest:
+        wide = max(LEAST_WIDTH, WIDER * narrow) if len(p) * widest > FEW_ENTRIES else widest
+        rows = np.flatnonzero((p > narrow) & (p <= wide))
+        size = max(1, MOST_ENTRIES // min(wide, widest))
+        for at in range(0, len(rows), size):
+            yield rows[at : at + size]
+        narrow = wide
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row."""
+
+    there: Flags
+    room: Floats
+    recomputing: Floats  # bytes left for layers where one of them runs again
+    flying: Floats
+    larger: Floats  # micro-batches in flight of a larger chunk
+    state: Floats
+    front: Ints  # layers of a stage that may need no room
+
+    def part(self, which: Flags) -> "_Memory":
+        """Return some of the rows; a table of one row is the same for all."""
+        every = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
+        return _Memory(**{name: x if len(x) < len(which) else x[which] for name, x in every.items()})
+
+
+def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
+    """Compute the bytes that every stage has left for its layers, after embeddings, the head and working memory."""
+    m = s.machine
+    p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
+    stage = np.arange(int(rows.p.max(initial=1)))[None, :]
+
+    def state(layers: int, ends: int) -> Floats:
+        numbers = {"layers": layers, "ends": ends, "zero_stage": zero}
+        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=shards)
+        return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
+
+    head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
+
+    def room(recomputed: int) -> Floats:
+        """Compute the bytes left after embeddings and the larger of working memory and, on the last stage, the head."""
+        work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
+        return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
+
+    flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, micro), 1) / v
+    dense = front_layers(m.model)
+    front = np.where(stage == 0, dense + (v - 1) * min(dense, 1), 0)  # with what fills up their chunks
+    larger = schedule.larger_in_flight(p, micro, smaller_first=smaller_chunks_first(m.model, stage))
+    return _Memory(stage < p, room(0), room(1), flying, larger, state(1, 0), front)
+
+
+def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
+    """Return which rows may hold all layers in whole layers, by those that `schedule.layers_in_flight` counts."""
+    # A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
+    v = rows.v[:, None]
+
+    def most(room: Floats, kept: float) -> Floats:
+        """Count the most layers of a stage that each keep `kept` bytes: as many in each chunk, and one more in some."""
+        each, whole = x.state + x.larger * kept, v * (x.state + x.flying * kept)
+        alike = np.floor(room / whole * (1 + EPS))
+        left = np.maximum(room * (1 + EPS) - alike * whole, 0.0)
+        more = np.maximum(left / each, (left - v * x.flying * kept) / x.state)
+        return np.asarray(alike * v + np.minimum(np.floor(more), v - 1), dtype=np.float64)
+
+    found = most(x.room, s.bytes.kept)
+    if s.recomputes != "none":
+        found = np.maximum(found, most(x.recomputing, s.bytes.checkpoint))
+    every = np.where(x.there, found + x.front, v)
+    fits: Flags = (every >= v).all(axis=1) & (np.where(x.there, found + x.front, 0.0).sum(axis=1) >= s.problem.layers)
+    return fits
+
+
+def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, recompute: float) -> Floats:
+    layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
+    least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
+    front = x.front
+    # Smaller chunks first keep fewer layers in flight than the mean of all, by at most those that v - 1 layers save.
+    room = x.room + (rows.v[:, None] - 1) * np.maximum(0.0, x.flying - x.larger) * s.bytes.kept
+    most = np.where(there, front + room / (state + least * x.flying), 0.0)
+    free, saved = most, s.bytes.kept - s.bytes.checkpoint
+    slope = np.zeros_like(most)
+    if s.recomputes != "none" and saved > 0 and recompute > 0:
+        free = np.where(there, front + room / (state + s.bytes.kept * x.flying), 0.0)
+        slope = 1 / (a + recompute * (state + x.flying * s.bytes.kept) / (x.flying * saved))
+    bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
+    seconds = layers / rows.p * a[:, 0]
+    for _ in range(NEWTON_STEPS):
+        t = seconds[:, None]
+        early, late = t < bent, (t >= bent) & (t < flat)
+        fitting = np.where(early, t / a, np.where(late, free + (t - bent) * slope, most)).sum(axis=1)
+        rising = np.where(early, np.where(there, 1 / a, 0.0), np.where(late, slope, 0.0)).sum(axis=1)
+        short = np.maximum(layers - fitting, 0.0)
+        step = np.where(rising > 0, short / np.maximum(rising, 1e-300), np.where(short > 0, np.inf, 0.0))
+        seconds = np.minimum(seconds + step, MOST_SECONDS)
+        if not np.any(short[seconds < MOST_SECONDS] > 0):
+            break
+    if s.problem.recomputes_alike and np.any(slope > 0) and not front.any():  # layers at the front may be faster
+        recomputed = np.ceil(_min_recomputed_layers(s, x, layers, most, free) / rows.v - EPS) * rows.v  # of each chunk
+        mean = layers / rows.p  # the largest stage has at least as many, and recomputes all of them at most
+        seconds = np.maximum(seconds, mean * a[:, 0] + np.minimum(recomputed, mean) * recompute)
+    return np.asarray(np.where(seconds >= MOST_SECONDS, np.inf, seconds * (1 - EPS)))
+
+
+def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
+    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many."""
+    # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
+    # does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
+    rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)
+    found = np.zeros(len(free))
+    for _ in range(NEWTON_STEPS):
+        holding = free + found[:, None] * rise
+        short = np.maximum(layers - np.minimum(holding, most).sum(axis=1), 0.0)
+        rising = np.where(holding < most, rise, 0.0).sum(axis=1)
+        found = found + np.where(rising > 0, short / np.maximum(rising, 1e-300), 0.0)
+    return found

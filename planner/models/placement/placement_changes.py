@@ -1,0 +1,329 @@
+"""Changes of a cluster with jobs on it, at minimum cost: groups repaired or grown, jobs stopped, leaves freed."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from planner.models import Options
+from planner.models.placement.place_job import solver_affordable
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Progress, count_to_reach
+from planner.solvers.outcome import Outcome, Stop, Values
+from planner.solvers.signals import Deadline
+
+if TYPE_CHECKING:
+    from planner.models.placement.proven_levels import LevelModel
+
+
+Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
+LEVELS = 3  # of a repair: split groups, extra pieces, groups across pods
+MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteGroup:
+    """A group with missing units, and the leaves of the others."""
+
+    stays: frozenset[int]
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Units by group and leaf; split groups, extra pieces and groups across pods, and the bounds of each."""
+
+    taken: Taken
+    values: tuple[int, ...]
+    bounds: tuple[int, ...]
+
+
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
+    """Minimize split groups, extra pieces and groups across pods; infeasible where more units are missing than free."""
+    deadline = Deadline(options.time_limit)
+    need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
+    if need > free:
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
+    # Each group is bounded by itself: on its own leaves, or on the fewest others, if all that is free were its own.
+    largest = sorted((leaf.free for leaf in leaves), reverse=True)
+    split = extra = across = 0
+    for group in groups:
+        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
+        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
+        split, extra = split + (pieces > 1), extra + pieces - 1
+        across += len({leaves[i].pod for i in group.stays}) > 1
+    taken = _nearest(leaves, groups)
+    progress = Progress(taken, cost(leaves, groups, taken), [split, extra, across], deadline)
+    if not progress.proven(LEVELS - 1):
+        kept = _kept(leaves, groups, need)
+        if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
+            from planner.models.placement.proven_levels import improve
+
+            improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
+    return progress.outcome(LEVELS, Repair(progress.packing, progress.values, tuple(progress.bounds)))
+
+
+def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
+    """Count split groups, extra pieces and groups across pods once the units are taken."""
+    on = [set(group.stays) for group in groups]
+    for (g, i), count in taken.items():
+        if count:
+            on[g].add(i)
+    across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
+    return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
+
+
+def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
+    """Serve each group, the most units missing first, from its own leaves, then its pods, then the freest leaves."""
+    free, taken = [leaf.free for leaf in leaves], Counter[tuple[int, int]]()
+    left = [group.missing for group in groups]
+    order = sorted(range(len(groups)), key=lambda g: (-left[g], g))
+
+    def serve(g: int, i: int) -> None:
+        count = min(left[g], free[i])
+        if count:
+            taken[g, i] += count
+            free[i] -= count
+            left[g] -= count
+
+    for g in order:
+        for i in sorted(groups[g].stays, key=lambda stay: (-free[stay], stay)):
+            serve(g, i)
+    for g in order:
+        pods = {leaves[i].pod for i in groups[g].stays}
+        while left[g]:
+            anywhere = [i for i, room in enumerate(free) if room]
+            near = [i for i in anywhere if not pods or leaves[i].pod in pods] or anywhere
+            enough = [i for i in near if free[i] >= left[g]]
+            i = min(enough, key=lambda i: (free[i], i)) if enough else max(near, key=lambda i: (free[i], -i))
+            serve(g, i)
+            pods.add(leaves[i].pod)
+    return dict(taken)
+
+
+def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
+    """Return the leaves that a best solution can use: own ones, and of others as many of a class as missing units."""
+    own = {i for group in groups for i in group.stays if leaves[i].free}
+    classes: Counter[tuple[int, int]] = Counter()
+    kept = []
+    for i, leaf in enumerate(leaves):
+        at = (leaf.pod, min(leaf.free, need))
+        if i in own or (leaf.free and classes[at] < need):
+            classes[at] += i not in own
+            kept.append(i)
+    return kept
+
+
+def _formulate(
+    leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
+) -> "LevelModel":
+    from ortools.sat.python import cp_model
+
+    from planner.models.placement.proven_levels import LevelModel, runs_of
+
+    model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
+    splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))
+    for g, group in enumerate(groups):
+        pods = {leaves[i].pod for i in group.stays}
+        split, across = model.new_bool_var(f"split[{g}]"), model.new_bool_var(f"across[{g}]")
+        reached: dict[int, cp_model.IntVar] = {}
+        pieces = []
+        for i in kept:
+            limit = min(group.missing, leaves[i].free)
+            take[g, i] = model.new_int_var(0, limit, f"take[{g},{i}]")
+            if i in group.stays:
+                continue
+            new = model.new_bool_var(f"new[{g},{i}]")
+            pieces.append(new)
+            model.add(take[g, i] <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
+            pod = leaves[i].pod
+            if pod not in pods:
+                reached.setdefault(pod, model.new_bool_var(f"reached[{g},{pod}]"))
+                model.add(new <= reached[pod]).with_name(f"count_pods[{g},{i}]")
+        model.add(sum(take[g, i] for i in kept) == group.missing).with_name(f"serve_the_group[{g}]")
+        model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
+        in_pods = len(pods) + sum(reached.values())
+        model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
+        splits.append(split)
+        news += pieces
+        crossings.append(across)
+    for i in kept:
+        taken = sum(take[g, i] for g in range(len(groups)))
+        model.add(taken <= leaves[i].free).with_name(f"take_free_units[{i}]")
+
+    def read(values: Values) -> tuple[Taken, tuple[int, ...]]:
+        taken = {at: values.of(variable) for at, variable in take.items() if values.of(variable)}
+        return taken, cost(leaves, groups, taken)
+
+    standing = sum(len(group.stays) - 1 for group in groups)
+    goals = [sum(splits), sum(news) + standing, sum(crossings)]
+    return LevelModel(model=model, goals=goals, read=read, runs=runs_of(options, "cpsat"))
+
+
+def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
+    """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
+    every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
+    fewest = count_to_reach([on[leaf] for leaf in every], size)
+    pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
+    return next((own for own in pods if sum(on[leaf] for leaf in own) >= size), every[:fewest])
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBlock:
+    """A block of a leaf: nodes that are free now, and those that each running job would return."""
+
+    leaf: int
+    free: int
+    owned: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionProblem:
+    """Blocks in nodes, kinds in units of `segment` nodes, the cost of stopping each job, and the split groups."""
+
+    blocks: tuple[LeafBlock, ...]
+    kinds: tuple[Kind, ...]
+    segment: int
+    costs: tuple[int, ...]
+    max_split: int
+
+
+def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
+    """Minimize the cost of the jobs to stop, then their number; infeasible where not even all of them are enough."""
+    from ortools.sat.python import cp_model
+
+    from planner.solvers.cpsat import run
+
+    model = cp_model.CpModel()
+    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(problem.costs))]
+    units: dict[int, list[cp_model.IntVar]] = {}  # of each leaf's blocks: whole segments once jobs have stopped
+    for index, block in enumerate(problem.blocks):
+        most = (block.free + sum(block.owned.values())) // problem.segment
+        units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
+        returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
+        model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
+    whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
+    for leaf, segments in units.items():
+        here = []
+        for k, kind in enumerate(problem.kinds):
+            variable = model.new_int_var(0, kind.count, f"whole[{leaf},{k}]")
+            whole[k].append(variable)
+            here.append(kind.size * variable)
+        model.add(sum(here) <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
+    for k, kind in enumerate(problem.kinds):
+        model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
+    split = sum(kind.count - sum(variables) for kind, variables in zip(problem.kinds, whole, strict=True))
+    model.add(split <= problem.max_split).with_name("split_few_groups")
+    need = sum(kind.size * kind.count for kind in problem.kinds)
+    model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
+    unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing
+    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(problem.costs, stop, strict=True)))
+    outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
+    if outcome.objective is not None and outcome.bound is not None:
+        cost = outcome.objective // unit
+        bound = min(cost, math.ceil((outcome.bound - len(stop)) / unit))
+        outcome = replace(outcome, objective=float(cost), bound=float(bound))
+    if outcome.solution is None:
+        return outcome.with_solution(None)
+    return outcome.with_solution(tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable)))
+
+
+Step = tuple[int, int]  # (piece, leaf that it moves to)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafLoad:
+    """A leaf: its size, the nodes that stay taken whatever is moved, and the sizes of the pieces that may move."""
+
+    size: int
+    fixed: int
+    pieces: tuple[int, ...]
+
+    @property
+    def free(self) -> int:
+        """Nodes that are free now."""
+        return self.size - self.fixed - sum(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """Leaves that become free, and the pieces of each size on each leaf at the end."""
+
+    leaves: tuple[int, ...]
+    at_end: dict[tuple[int, int], int]  # (leaf, nodes of the piece) -> pieces
+
+
+def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
+    """Minimize the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
+    from ortools.sat.python import cp_model
+
+    from planner.solvers.cpsat import run
+
+    model = cp_model.CpModel()
+    now = {(i, size): count for i, leaf in enumerate(leaves) for size, count in Counter(leaf.pieces).items()}
+    sizes = sorted({size for _, size in now})
+    end = {
+        (i, size): model.new_int_var(0, (leaf.size - leaf.fixed) // size, f"end[{i},{size}]")
+        for i, leaf in enumerate(leaves)
+        for size in sizes
+        if leaf.size - leaf.fixed >= size
+    }
+    empty = {i: model.new_bool_var(f"empty[{i}]") for i, leaf in enumerate(leaves) if not leaf.fixed and leaf.size}
+    for i, leaf in enumerate(leaves):
+        room = leaf.size - leaf.fixed
+        taken = sum(size * variable for (at, size), variable in end.items() if at == i)
+        model.add(taken <= (room - room * empty[i] if i in empty else room)).with_name(f"fit_the_leaf[{i}]")
+    for s in sizes:
+        after = sum(variable for (_, other), variable in end.items() if other == s)
+        model.add(after == sum(count for (_, other), count in now.items() if other == s))
+    empty_now = sum(leaf.free == leaf.size > 0 for leaf in leaves)
+    model.add(sum(empty.values()) >= empty_now + wanted).with_name("free_the_leaves")
+    moved = []
+    for (i, s), count in now.items():
+        leaving = model.new_int_var(0, count, f"leaving[{i},{s}]")
+        model.add(leaving >= count - end[i, s]).with_name(f"count_moves[{i},{s}]")
+        moved.append(s * leaving)
+    model.minimize(sum(moved))
+    outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
+    if outcome.solution is None:
+        return outcome.with_solution(None)
+    of = outcome.solution.of
+    at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
+    used = {i for i, _ in at_end}
+    freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
+    return outcome.with_solution(Freed(freed, at_end))
+
+
+def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
+    """Return moves in an order in which each finds its nodes free; None where no such order was found.
+
+    Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
+    """
+    free = [leaf.free for leaf in leaves]
+    at = [leaf for leaf, _ in pieces]
+    waiting, steps, detours = dict(targets), list[Step](), set[int]()
+
+    def move(piece: int, to: int) -> None:
+        free[at[piece]] += pieces[piece][1]
+        free[to] -= pieces[piece][1]
+        at[piece] = to
+        steps.append((piece, to))
+
+    while waiting:
+        ready = next((piece for piece, to in waiting.items() if free[to] >= pieces[piece][1]), None)
+        if ready is not None:
+            move(ready, waiting.pop(ready))
+            continue
+        aside = [
+            (pieces[piece][1], piece, to)
+            for piece in waiting
+            if piece not in detours
+            for to, room in enumerate(free)
+            if to not in (at[piece], waiting[piece]) and room >= pieces[piece][1]
+        ]
+        if not aside:
+            return None
+        _, piece, to = min(aside)
+        detours.add(piece)
+        move(piece, to)
+    return steps

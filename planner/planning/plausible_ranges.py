@@ -1,0 +1,114 @@
+"""Ranges in which the figures of an instance are plausible: outside of them a reader is warned, and it is solved.
+
+The table is catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user gives, the lowest
+and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have their range in
+their types.
+"""
+
+import logging
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from planner.instance.base_types import figures
+from planner.instance.hardware import Hardware, HardwareAlternative, Pool
+from planner.instance.instance import Instance
+from planner.instance.workload import catalogue, racks_with
+
+
+class PlausibleRange(NamedTuple):
+    """From the lowest to the highest plausible value, and the reason."""
+
+    low: float
+    high: float
+    reason: str
+
+
+# Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
+# side; published models, campuses and power systems; where neither exists, the judgement of this project.
+RANGES = {key: PlausibleRange(**usual) for keys, usual in catalogue("plausible_ranges").items() for key in keys.split()}
+
+
+def implausible(instance: Instance) -> Iterator[str]:
+    """Yield a line for each key that is implausible or not read, and for racks and recipes of other GPUs."""
+    yield from implausible_figures(instance)
+    yield from racks_of_others(instance.hardware)
+    yield from recipe_of_others(instance)
+    yield from unread(instance)
+
+
+def implausible_figures(instance: Instance) -> Iterator[str]:
+    """Yield a line for each key of an instance with figures outside its plausible range: the first, and how many."""
+    outside: dict[str, list[tuple[str, str]]] = {}
+    for path, key, value in figures(instance):
+        usual = range_of(key)
+        if usual is not None and value and not usual.low <= value <= usual.high:
+            expected = f"from {usual.low:g} to {usual.high:g}: {usual.reason}"
+            outside.setdefault(key, []).append((f"{path} is {value:.6g}", expected))
+    for (first, expected), *others in outside.values():
+        more = f" (and {len(others)} more)" if others else ""
+        yield f"{first}{more}, not {expected}"
+
+
+def racks_of_others(hardware: Hardware) -> Iterator[str]:
+    """Yield a line for each accelerator of the catalogue in a rack of the catalogue that is built for others."""
+    kinds: list[tuple[str, Hardware | HardwareAlternative | Pool]] = [("hardware", hardware)]
+    for name in ("alternatives", "pools"):
+        kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
+    for path, own in kinds:
+        if isinstance(own.accelerator, str) or isinstance(own.rack, str):
+            continue
+        chip, rack = own.accelerator.name, own.rack.name
+        built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
+        if chip in catalogue("accelerators") and chip not in built_for:
+            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+            yield (
+                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+                f"price and power are those of {rack}; set {path}.rack to {right}"
+            )
+
+
+def recipe_of_others(instance: Instance) -> Iterator[str]:
+    """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
+    # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
+    gpu, w = instance.hardware.accelerator, instance.workload
+    if isinstance(gpu, str) or isinstance(w.software, str):
+        return
+    if w.precision.compute == "fp8" and w.software.fp8_recipe == "mxfp8" and "fp4" not in gpu.peak_flop_per_second:
+        recipe = "workload.software.fp8_recipe"
+        yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
+
+
+def unread(instance: Instance) -> Iterator[str]:
+    """Yield a line for each limit or part that is given and does not bind, as what makes it bind is not given."""
+    grid = instance.grid
+    if grid is None:
+        if instance.wan is not None:
+            yield "wan is not read: it joins the sites of a grid, and there is none"
+        return
+    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
+    for key, binds, remedy in (
+        ("area_m2", instance.hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
+        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
+    ):
+        given = [path for path, node in nodes if getattr(node, key) is not None]
+        if given and not binds:
+            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
+            yield f"{given[0]}{key}{more} limits no site: {remedy}"
+    if grid.scenarios and grid.rules.scenarios == "off":
+        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
+    if grid.rules.scenarios != "off" and not grid.scenarios:
+        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
+
+
+def warn(*instances: Instance) -> None:
+    """Log each line about instances once."""
+    for line in dict.fromkeys(line for instance in instances for line in implausible(instance)):
+        logging.getLogger("planner").warning("implausible: %s", line)
+
+
+@cache
+def range_of(key: str) -> PlausibleRange | None:
+    """Return the plausible range of a key, by the longest end of its path that has one."""
+    parts = key.split(".")
+    return next((RANGES[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in RANGES), None)
