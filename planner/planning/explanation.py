@@ -165,8 +165,8 @@ def _other_line(x: Other, start_days: float | None) -> str:
 
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     """Say what is made otherwise: tensor parallel 4 instead of 8, site abilene closed."""
-    of_site = choice == "site"
-    return f"{named(choice)} {plan_value} {value}" if of_site else f"{named(choice)} {value} instead of {plan_value}"
+    own, other = ({"True": "on", "False": "off"}.get(x, x) for x in (plan_value, value))
+    return f"{named(choice)} {own} {other}" if choice == "site" else f"{named(choice)} {other} instead of {own}"
 
 
 def named(choice: str) -> str:

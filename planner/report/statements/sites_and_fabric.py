@@ -18,7 +18,7 @@ from planner.plan.plan_sections import (
     TransportFactor,
     WanPlan,
 )
-from planner.report.statements.statement import Statement, proof_of, short_percent
+from planner.report.statements.statement import Statement, proof_of, rate, short_percent
 from planner.units import amount, counted, money, power, ratio, to_one
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
@@ -72,7 +72,7 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
         yield Statement("choice", "sites", text, few)
     for index, link in enumerate(() if plan.wan else split.links):  # a designed wide area says more than this estimate
         far = f"{link.a} to {link.b}: {link.route_km:,.0f} km, {link.rtt_ms:.1f} ms"
-        text = f"{far}; {link.required_gbps / 1e3:,.1f} Tbps, {counted(link.fibre_pairs, 'fibre pair')}"
+        text = f"{far}; {rate(link.required_gbps)}, {counted(link.fibre_pairs, 'fibre pair')}"
         yield Statement("figure", "sites", text, index < NAMED_LINKS)
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
         yield Statement("figure", "sites", lit)
@@ -109,9 +109,9 @@ def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
     for demand in gradients:
         route, backup = demand.routes[0], ""
         if route.backup_rtt_ms is not None:
-            backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {(route.backup_gbps or 0) / 1e3:,.1f} Tbps"
+            backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {rate(route.backup_gbps or 0)}"
         spans = counted(len(route.edges), "span")
-        path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {route.gbps / 1e3:,.1f} Tbps"
+        path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {rate(route.gbps)}"
         yield Statement("choice", "wan", f"{demand.a} to {demand.b}: {path}{backup}", True)
     waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
     form = f"; exchange by {design.exchange}" if design.exchange else ""

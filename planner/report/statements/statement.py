@@ -63,6 +63,11 @@ def days(value: float) -> str:
     return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
 
 
+def rate(gbps: float) -> str:
+    """Write a rate of fibre in Tbps, in tenths; of less than 0.1 Tbps in Gbps, in three digits."""
+    return f"{gbps / 1e3:,.1f} Tbps" if gbps >= 100 or gbps == 0 else f"{gbps:.3g} Gbps"
+
+
 def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     """State a decision's status, gap, seconds and solver, and who checked it."""
     proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
