@@ -1,1 +1,1 @@
-"""The decisions of a plan, taken and explained."""
+"""Take the decisions of a plan, in order, and explain them."""
