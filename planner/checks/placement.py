@@ -32,7 +32,7 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement")
 def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that a placement's racks and stages exist, within leaf domains, none twice, each stage with its group's."""
+    """Check that a placement's racks and stages exist in leaf domains, none twice, each stage on its group's racks."""
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):

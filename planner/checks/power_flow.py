@@ -184,11 +184,11 @@ class GridArrays:
 
     @cached_property
     def base(self) -> "Solved":
-        """The grid with everything in service, its power-flow matrix factorised."""
+        """The recomputed power flow's grid with everything in service, factorised."""
         return Solved(self, self.circuits)
 
     def islands(self, circuits: Any) -> Any:
-        """Return the number of the island of the grid that each node is in."""
+        """Return the number of the grid island that each node is in, for the recomputed power flow."""
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -197,7 +197,7 @@ class GridArrays:
         return connected_components(joined, directed=False)[1]
 
     def without(self, line: int) -> Any:
-        """Return the circuits of each corridor after a contingency takes one of a corridor."""
+        """Return each corridor's circuits after the loss of one, for the recomputed power flow."""
         return self.circuits - (np.arange(len(self.lines)) == line)
 
 
@@ -221,7 +221,7 @@ class Solved:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
 
     def flows(self, injection_mw: Any) -> Any:
-        """Solve the power flow B theta = P for injections in MW; return the flow on each corridor."""
+        """Solve the recomputed power flow B theta = P for injections in MW; return the flow on each corridor."""
         theta = np.zeros(len(injection_mw))
         if self.factor is not None:
             theta[self.free] = self.factor.solve(injection_mw[self.free])
@@ -232,7 +232,7 @@ class Solved:
         return self.factor.solve((self.grid.generated_mw - self.grid.load_mw)[self.free])
 
     def flows_without(self, line: int) -> Any:
-        """Solve the power flow less one circuit by a change of rank one; factorise anew if rounding spoils it."""
+        """Recompute the power flow less one circuit by a change of rank one; factorise anew if rounding spoils it."""
         grid, injection = self.grid, self.grid.generated_mw - self.grid.load_mw
         ends, lost = np.zeros(len(grid.names)), float(grid.one_circuit[line])
         ends[grid.a[line]], ends[grid.b[line]] = 1.0, -1.0

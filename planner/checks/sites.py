@@ -197,7 +197,7 @@ class Requirements(NamedTuple):
                 yield f"[{', '.join(key)}]", demand, self.demands[key]
 
     def lit(self, design: WanPlan) -> list[tuple[Edge, int]]:
-        """Return the fibre edges of a design that exist, each with its wavelengths."""
+        """Return the fibre edges of a checked design that exist, each with its wavelengths."""
         return [(self.fibre.edges[edge.id], edge.wavelengths) for edge in design.edges if edge.id in self.fibre.edges]
 
     def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
@@ -312,7 +312,7 @@ def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violatio
 
 
 def _astray(net: SiteFibre, edges: tuple[str, ...], start: str, end: str) -> str | None:
-    """Walk a fibre route and say where it breaks off; None where it arrives."""
+    """Walk a checked fibre route and say where it breaks off; None where it arrives."""
     at = start
     for name in edges:
         edge = net.edges.get(name)

@@ -1,1 +1,1 @@
-"""Take the decisions of a plan, in order, and explain them."""
+"""Planning: the decisions of a plan, taken and explained."""

@@ -1,4 +1,4 @@
-"""Find the size of the best model that a datacenter trains by a deadline, and the fewest GPUs that train a model.
+"""Find the best model that a datacenter trains by a deadline, and the fewest GPUs that train the model of a compute.
 
 The law gives the best model for a compute C; the decisions give the days to train it, which mostly grow with C. The
 largest C whose model is trained by the deadline is bracketed: at the lower end there is a plan, at the upper the

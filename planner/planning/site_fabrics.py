@@ -154,7 +154,7 @@ def frontier(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[str, Alternative]]:
-    """Return (site, fabric design) of each point of the frontier; with leaf sizes, those of every size in turn.
+    """Return (site, fabric) of each frontier point of a plan's sites; with leaf sizes, those of every size in turn.
 
     No design is matched or beaten by another in the `axes`, of FABRIC_AXES. `every` asks for every slowdown, and not
     only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
@@ -187,7 +187,7 @@ def frontier(
 
 
 def axes_of(text: str) -> list[str]:
-    """Read the axes of a fabric frontier, separated by commas; InputError if one is unknown, or cost is alone."""
+    """Read the axes of a site's fabric frontier, parted by commas; InputError if one is unknown, or cost is alone."""
     names = [axis.strip() for axis in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:
@@ -214,17 +214,17 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
 
 
 def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, Any]]:
-    """Return the fabric designs of a frontier as flat records of figures."""
+    """Return the frontier of a plan's site fabrics as flat records of figures, one a design."""
     return [{"site": site, **design.merits, **design.choices} for site, design in rows]
 
 
 def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
-    """Write the fabric designs of a frontier as rows that `planner plot` draws, one JSON object a line."""
+    """Write the frontier of a plan's site fabrics as rows that `planner plot` draws, one JSON object a line."""
     return "".join(json.dumps({"status": "optimal", **record}) + "\n" for record in records(rows))
 
 
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
-    """Write the fabric designs of a frontier as a table, a line each."""
+    """Write the frontier of a plan's site fabrics as a table, a design a line."""
     head = ["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
     keys = "leaf_domain_racks", "switches", "tiers", "family", "switch"
     every = []

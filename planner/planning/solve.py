@@ -161,7 +161,7 @@ def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving)
 
 
 def _without(instance: Instance, solution: JointSolution, refused: Conflict | None) -> JointSolution:
-    """Return a solution, without its plan if that breaks a limit: infeasible where it is proven that all do."""
+    """Return a solve's solution, without its plan if that breaks a limit: infeasible where it is proven that all do."""
     if refused is None:
         return solution
     in_time = tuple(entry for entry in solution.excluded if entry[0] < (instance.limits.deadline_days or 0.0))

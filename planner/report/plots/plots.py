@@ -217,7 +217,7 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
     class LogTicks(LogFormatter):  # type: ignore[misc]
-        """The label of a logarithmic plot's tick that has space for it, in its figure's unit, or nothing."""
+        """Tick labels of a logarithmic plot: where there is space, in the figure's unit, else empty."""
 
         def __init__(self, name: Callable[[float], str]) -> None:
             super().__init__(minor_thresholds=(1.5, 0.6))

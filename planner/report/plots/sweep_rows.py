@@ -77,7 +77,7 @@ MOST_DIGITS = 300  # of a whole number that a float holds too
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: it is none."""
+    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
     if path.suffix == ".parquet":
         numbered = list(enumerate(read_parquet(path), 1))
     else:
