@@ -169,7 +169,7 @@ RANGES: Mapping[str, NumberRange] = {
     # Of `simulate`, and of a fabric alone.
     "seeds": _counted(1, 10_000),
     "hosts": _counted(2, 1 << 20),
-    "design.hosts": _counted(1, 1 << 20),
+    "design.hosts": _counted(1, 1_000_000),
     "bytes_per_host": NumberRange(1e-3, 1e18),
     "nic_gbps": NumberRange(0, 1e5, above=True),
     "max_lanes": _counted(1, 16),

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.checks.cables import free_by_exchange
 from planner.cluster import fold, fold_names, width
-from planner.exports.fabric_parts import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text
 from planner.formats import slurm
 from planner.formats.topology_files import site_rows
@@ -59,7 +59,7 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
             if below != above:
                 # Cables of one edge may come in several blocks.
                 before = wiring.get_edge_data(below, above, {"cables": 0, "longest_m": 0.0})
-                far = max(before["longest_m"], round(length, 1))
+                far = max(before["longest_m"], up_to_cm(length))
                 wiring.add_edge(below, above, cables=before["cables"] + count, longest_m=far)
             if block.low_tier == "gpu":
                 wiring.nodes[below].update(tier="racks", gpus=wiring.nodes[below].get("gpus", 0) + count)

@@ -1,6 +1,7 @@
 """The fabric of one site: names, cable list and bill of materials as planned, also for NetBox, and cables as built."""
 
 import io
+import math
 import re
 import zipfile
 from collections import Counter, defaultdict
@@ -155,7 +156,7 @@ def cable_list(built: BuiltFabric) -> Iterator[str]:
     cells = {name: csv_text([[name]]).rstrip("\n") for name in names}
     for _, block in labelled(built):
         yield "".join(
-            f"{cable.low},{cable.low_port},{cable.high},{cable.high_port},{cable.metres:.1f},{cells[cable.medium]},{cable.lane},{cable.label}\n"
+            f"{cable.low},{cable.low_port},{cable.high},{cable.high_port},{up_to_cm(cable.metres):.2f},{cells[cable.medium]},{cable.lane},{cable.label}\n"
             for cable in block
         )
 
@@ -361,7 +362,12 @@ def _cables(built: BuiltFabric) -> Iterator[Row]:
             one, port_a = interface_of(cable.low, cable.low_port)
             other, port_b = interface_of(cable.high, cable.high_port)
             sides = f"{built.site}-{one}", INTERFACE, port_a, f"{built.site}-{other}", INTERFACE, port_b
-            yield *sides, _cable_type(cable.medium), STATUS, cable.label, COLOURS[tier], round(cable.metres, 2), "m"
+            yield *sides, _cable_type(cable.medium), STATUS, cable.label, COLOURS[tier], up_to_cm(cable.metres), "m"
+
+
+def up_to_cm(metres: float) -> float:
+    """Round the length of a cable up to a centimetre, so that none is listed as within a reach that it exceeds."""
+    return math.ceil(metres * 100 - 1e-6) / 100
 
 
 @cache

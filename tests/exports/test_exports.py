@@ -23,7 +23,7 @@ from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports import fabric_graph as exported
 from planner.exports.fabric_graph import failure_domains
-from planner.exports.fabric_parts import BuiltFabric, built_fabric
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, up_to_cm
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_designs
@@ -75,6 +75,18 @@ def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
     rows = table(fabric_parts.cable_list(built_fabric(plan, "e1")))
     assert {r["medium"] for r in rows} == {"near", "none reaches"}
     assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
+
+
+def test_no_cable_is_listed_as_within_a_reach_that_it_exceeds() -> None:
+    """A length just above a reach is rounded up, and one that is above it by rounding alone is within it."""
+    media = [{"name": "dac", "reach_m": 3.0, "price_usd": 1.0}, {"name": "aoc", "reach_m": 99.0, "price_usd": 9.0}]
+    for pitch in (0.71, 0.731, 1.0, 0.8):
+        plan = small(network__floor=Floor(rack_pitch_m=pitch, spread_m=0.3).model_dump(), network__media=media)
+        rows = table(fabric_parts.cable_list(built_fabric(plan, "e1")))
+        assert all((float(r["length_m"]) <= 3) == (r["medium"] == "dac") for r in rows), pitch
+    table_of = MediaTable.of([Medium(**medium) for medium in media])
+    assert table_of.choose(np.array([3.0, 3.0 + 2e-15, 3.001])).tolist() == [0, 0, 1]
+    assert [up_to_cm(x) for x in (3.0, 3.0 + 2e-15, 3.001, 2.996)] == [3.0, 3.0, 3.01, 3.0]
 
 
 def test_cheapest_medium_that_reaches() -> None:

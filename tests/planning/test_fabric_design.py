@@ -281,7 +281,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
     ("words", "complaint"),
     [
         ("design --hosts 4", "--gpus-per-host, --nic-gbps"),
-        ("design --hosts abc", "--hosts: must be a whole number from 1 to 1,048,576 (is 'abc'); give it in digits"),
+        ("design --hosts abc", "--hosts: must be a whole number from 1 to 1,000,000 (is 'abc'); give it in digits"),
         ("design --hosts 2K", "(is '2K'); write 2000"),
         ("design --budget 3M", "--budget: must be a number above 0 up to 1e+15 (is '3M'); write 3e6"),
         ("design --planes two", "--planes: must be a whole number from 1 to 1,024 (is 'two'); give it in digits"),
@@ -502,6 +502,17 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(planner.design_fabric(question_of_options(wish)).model_dump_json())
     within = json.loads(invoke("fabric", "pareto", tmp_path / "plan.json", "--json").stdout)
     assert [row["cost_usd"] for row in within] == [least]  # of the ratios that its budget, too small for 1:1, buys
+
+
+@each("family", ["rail", "rack", "dragonfly", "dragonfly+"])
+@pytest.mark.filterwarnings("error")
+def test_links_that_no_medium_spans_warn_of_nothing(family: str) -> None:
+    """Cables that reach no switch leave no fabric of several, said without a word of numpy's."""
+    copper = {"name": "dac", "reach_m": 3.0, "price_usd": 130.0, "usd_per_m": 0.0}
+    data = designed(34, 1, switch=("16x400:5175:100",), family=(family,), survives="none").instance.model_dump()
+    data["network"] |= {"floor": {"rise_m": 1.0, "spread_m": 5.0}, "media": [copper]}
+    plan = planner.design_fabric(data)
+    assert (plan.status, "no cable reaches" in plan.conflict.reason) == ("infeasible", True)
 
 
 def test_options_that_would_allow_a_kind_do() -> None:

@@ -160,14 +160,14 @@ class LinkPrices:
         m, places = self.mode, self.measured
         across = -(-m.rails // rails)
         if places is None:
-            return np.asarray(m.networks * across * -(-self.racks // pod) * self.flat_link)
+            return times(m.networks * across * -(-self.racks // pod), self.flat_link)
         each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], pod, zone)
         return times(m.networks * across * m.switch.link_factor, each)
 
     def far_links(self, domain: Any, hops: int) -> Prices:
         """Bound what a way up from each full leaf to the site's middle costs above as many of the shortest links."""
         # Prices rise with lengths, and one of the links has its share of the way at least.
-        if (places := self.places) is None:
+        if (places := self.places) is None or not np.isfinite(self.bound.flat_link).all():
             return np.zeros((2, 1))
         racks, others = places.racks, (hops - 1) * adjacent_metres(places)
         ways = self._by_length(
@@ -180,7 +180,7 @@ class LinkPrices:
         """Price `links` links in each network between switches that are placed next to each other."""
         m, places = self.mode, self.measured
         if places is None:
-            return np.asarray(links * m.networks * self.flat_link)
+            return times(links * m.networks, self.flat_link)
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
@@ -189,7 +189,7 @@ class LinkPrices:
         m, places = self.mode, self.measured
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
-            return np.asarray(m.networks * (across * along * (across * along - 1) // 2) * self.flat_link)
+            return times(m.networks * (across * along * (across * along - 1) // 2), self.flat_link)
         apart = self._by_length("between", lambda pod: group_metres(places, pod), pod)
         together = self.adjacent_links(along * (across * (across - 1) // 2))
         return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
