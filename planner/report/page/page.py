@@ -446,6 +446,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "headlines": list(headlines(plan)),
         "lists": [
             ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
+            ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
             ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
             ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
         ],

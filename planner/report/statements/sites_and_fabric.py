@@ -261,7 +261,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
             if kind.ecmp_tail is not None and kind.spray_tail is not None:
                 tails = f", tails {ratio(kind.ecmp_tail)} ECMP and {ratio(kind.spray_tail)} sprayed"
             text = f"{counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s{tails}; {kind.lost}"
-        yield Statement("choice", "fabric", f"{kind.name}: {text}", other is not None)
+        yield Statement("rejected", "fabric", f"{kind.name}: {text}", other is not None)
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
     (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
@@ -291,7 +291,7 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, har
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} in a leaf domain"
     leaf += f", with {fabric.rails_per_leaf} GPUs of each" * (fabric.rails_per_leaf > 1)
-    yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
+    yield Statement("choice", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
     bisection = chosen.bisection_tbps or 0.0
     carried = f"Carries {bisection:,.1f} Tb/s between two halves of the hosts"
     family = chosen.fabric.family if chosen.fabric is not None else ""
@@ -307,15 +307,15 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, har
     else:
         trees_alone = family.startswith("dragonfly")
         carried += "; tails are simulated of trees alone" if trees_alone else "; tails were not simulated"
-    yield Statement("figure", "fabric", carried, True)
+    yield Statement("choice", "fabric", carried, True)
     if family.startswith("dragonfly") and network.asked_core_share:
         of = f"The {to_one(1 / network.asked_core_share)} asked for is of all links out of a full leaf and a full group"
         text = f"{of}; halves of the groups are joined by fewer than those of a tree so asked for."
-        yield Statement("figure", "fabric", text, True)
+        yield Statement("choice", "fabric", text, True)
     survives = network.survives
     loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
     cut = counted(fabric.tiers[0].down_ports, "GPU port")
-    yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
+    yield Statement("choice", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
     usd = {switch.name: switch.price_usd for switch in _offered(network)}
     boxes = sum(tier.switches * usd[model] for tier, model in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"

@@ -9,7 +9,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import name_of_part
 from planner.units import gap, percent
 
-Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
+Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
 Topic = Literal[
     "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money"
 ]

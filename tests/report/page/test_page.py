@@ -17,11 +17,14 @@ from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
 
+import planner
 from planner.cli.plan_commands import report
 from planner.errors import InputError
+from planner.imports.command_options import FabricWish
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import name_of_part
+from planner.planning.load import question_of_options
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
 from planner.report.statements.verdict import USED
@@ -263,6 +266,21 @@ def test_the_parts_of_the_argument_in_order() -> None:
     assert [x for x in titles if x != "Limits"] == [
         *asked, "Years that may come", "The best model for the deadline", "In full",
     ]  # fmt: skip
+
+
+def test_a_fabric_alone_is_what_was_chosen() -> None:
+    """Built is the chosen fabric, with what it carries, its tails and what it survives; other kinds have their list."""
+    wish = FabricWish(hosts=16, gpus_per_host=1, nic_gbps=400, switch=["16x400:9000:300"], max_tiers=2)
+    plan = planner.design_fabric(question_of_options(wish))
+    assert plan.fabric is not None
+    chosen, *others = (x.name for x in plan.fabric.alternatives if x.fabric is not None)
+    lists = {
+        title: unescape(part) for title, part in re.findall(r"<h3>([^<]+)</h3>\n<ul>(.*?)</ul>", page_of(plan), re.S)
+    }
+    built = lists["What is built"]
+    for words in (f"{chosen}: ", "Tb/s between two halves", "under ECMP", "Survives the loss of", "GPU ports"):
+        assert words in built, words
+    assert others and all(f"<li>{name}: " in lists["Other kinds"] and f"{name}: $" not in built for name in others)
 
 
 def test_shares_of_the_ideal_fill_the_bar() -> None:
