@@ -308,7 +308,7 @@ class FabricAlternative(Frozen):
     lost: str = Field(description="Why it was not chosen; empty for the fabric that was.")
     fabric: SiteFabric | None = Field(None, description="Its cheapest design; null where none keeps the rules.")
     bisection_tbps: float | None = Field(
-        None, description="Rate in each direction between two halves of the hosts, at the narrowest tier."
+        None, description="Rate in each direction between two halves of the GPUs, at the narrowest tier or cut."
     )
     ecmp_tail: float | None = Field(
         None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: not known."

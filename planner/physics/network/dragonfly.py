@@ -31,9 +31,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.physics import Num
 from planner.physics.network.links import (
@@ -104,13 +106,9 @@ class Dragonfly(Design):
 
     @property
     def core_share(self) -> float:
-        """Return the share of endpoints' rate that can leave a full leaf, and cross between halves of a dragonfly."""
-        leaf = min(self.up_port_range) * self.link_nics / self.leaf_down
-        half = self.pods // 2
-        if not half:
-            return min(1.0, leaf)
-        across = half * (self.pods - half) * self.group_links * self.link_nics * self.networks
-        return min(1.0, leaf, across / (self.endpoint_links / 2))
+        """Return the share of endpoints' rate that crosses the narrowest cut tried between halves of a dragonfly."""
+        half = self.endpoint_links / self.networks / 2
+        return min(half, *RouterGroups(self).cuts(half)) / half
 
     @property
     def exits(self) -> dict[str, float]:
@@ -298,6 +296,34 @@ class RouterGroups:
         """Return the ends of cables between dragonfly groups: any two have as many, over their routers in turn."""
         network, (low, high) = self.d.group_pairs(link)
         return *self.out(network, *low), *self.out(network, *high)
+
+    def cuts(self, half: float) -> Iterator[float]:
+        """Yield the rate, in NICs, of a dragonfly network's cables over cuts into halves of `half` endpoints each.
+
+        The bisection is the least over all cuts, more than can be tried, and no more than any of these. Groups are
+        whole but one, by rising or falling size, which is split or not; or each is halved, by its seats in turns, as
+        those joined between groups are some turn apart. Endpoints that a half has too many move at a NIC each.
+        """
+        d, leaves, spines = self.d, self.d.leaves // self.d.networks, self.d.spines_per_pod
+        group = np.repeat(np.arange(d.pods), self.routers)
+        size, seat = self.routers[group], np.arange(leaves) - np.searchsorted(group, group)
+        node = self._leaf(np.zeros_like(group), group, seat)
+        ends = np.minimum(d.domain_racks, d.racks - node // d.rails * d.domain_racks) * d.rail_gpus
+        cables = [(stage, stage.ends(np.arange(stage.count // d.networks))) for stage in d.stages()]
+        low = np.concatenate([of[0] + leaves * (stage.low == "spine") for stage, of in cables])
+        high = np.concatenate([of[2] + leaves * (stage.high == "spine") for stage, of in cables])
+        sides = list[NDArray[np.bool_]]()
+        for order in (np.lexsort((seat, group, size)), np.lexsort((seat, group, -size))):
+            split = np.isin(np.arange(leaves), order[np.cumsum(ends[order]) - ends[order] / 2 <= half])
+            sides += [split, (np.bincount(group, split) * 2 > self.routers)[group]]
+        for turn, swapped in product(range(max(self.routers)), (group < 0, group % 2 > 0, group < d.pods // 2)):
+            sides.append(((seat + turn * group) % size * 2 < size) ^ swapped)
+        for side in sides:
+            # Spines are on the side of most of their group's leaves, or all on one.
+            share, moved = np.bincount(group, side) / self.routers, abs(float(ends[side].sum()) - half)
+            for above in (share > 0.5, share >= 0.5, share >= 0) if spines else (share > 0.5,):
+                one = np.concatenate([side[np.argsort(node)], np.repeat(above, spines)])
+                yield float(np.count_nonzero(one[low] != one[high])) * d.link_nics + moved
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:

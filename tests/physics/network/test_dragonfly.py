@@ -4,6 +4,7 @@
 import dataclasses
 import itertools
 import math
+import random
 
 import numpy as np
 from each_case import each
@@ -177,3 +178,57 @@ def test_pairs_by_number_are_exact() -> None:
     for pair, expected in ((first, [0] * len(js)), (last, [j - 1 for j in js])):
         i, j = two_of(pair)
         assert (i.tolist(), j.tolist()) == (expected, js)
+
+
+def bisection_share(d: Dragonfly) -> float:
+    """Count the links over every cut of one network's switches, by plain enumeration; GPUs move at a NIC each."""
+    leaves, spines = d.leaves // d.networks, d.spines // d.networks
+    sides = np.arange(1 << (leaves + spines - 1))[:, None] >> np.arange(leaves + spines) & 1
+    cut, gpus = np.zeros(len(sides)), np.zeros(leaves)
+    for cables in lay(d):
+        if cables.low_tier == "gpu":
+            gpus += np.bincount(cables.high, minlength=d.leaves)[:leaves]
+            continue
+        low, high = (
+            (x, leaves * (tier == "spine"))
+            for x, tier in ((cables.low, cables.low_tier), (cables.high, cables.high_tier))
+        )
+        own = cables.low < (leaves if cables.low_tier == "leaf" else spines)
+        for one, other in zip(low[0][own] + low[1], high[0][own] + high[1], strict=True):
+            cut += d.link_nics * (sides[:, one] != sides[:, other])
+    half = gpus.sum() / 2
+    return float((cut + np.abs(sides[:, :leaves] @ gpus - half)).min()) / half
+
+
+def drawn(r: random.Random, kind: type[Dragonfly]) -> Dragonfly:
+    """Draw a fabric of several groups with at most 15 switches."""
+    while True:
+        rails, bundle = r.randint(1, 6), r.randint(1, 3)
+        own = {"rails": rails, "racks": r.randint(3, 60), "leaf_down": r.randint(2, 12), "leaf_bundle": bundle}
+        own |= {
+            "rails_per_pod": r.randint(1, rails),
+            "domains_per_pod": r.randint(1, 4),
+            "group_links": r.randint(1, 12),
+        }
+        own |= {"link_gbps": r.choice([1.0, 2.0]), "lanes": r.choice([1, 2])}
+        own |= {"leaf_up": bundle * r.randint(1, 4)} if kind is DragonflyPlus else {}
+        d = kind.of(ports=64, **own)
+        if d.pods > 1 and not d.faults() and (d.leaves + d.spines) // d.networks <= 15:
+            return d
+
+
+@each("kind", [Dragonfly, DragonflyPlus])
+def test_bisection_is_of_balanced_halves(kind: type[Dragonfly]) -> None:
+    """No cut into halves carries more than the share stated, and most often none carries less."""
+    r = random.Random(3)
+    found = sorted(d.core_share / bisection_share(d) for d in (drawn(r, kind) for _ in range(60)))
+    assert found[0] >= 1 - 1e-9
+    assert found[len(found) * 3 // 4] <= 1 + 1e-9 and found[len(found) * 9 // 10] < 1.5
+
+
+def test_bisection_of_an_odd_number_of_groups() -> None:
+    """Three groups of eight leaves, 24 down and up: halves are of a group and a half, and carry all that GPUs send."""
+    own = {"rails": 8, "racks": 72, "leaf_down": 24, "rails_per_pod": 8, "domains_per_pod": 1}
+    plus = made(DragonflyPlus, **own, leaf_up=24, leaf_bundle=4, group_links=96)
+    assert plus.core_share == 1
+    assert dataclasses.replace(plus, group_links=48).core_share == (2 * 48 + 96) / 288
