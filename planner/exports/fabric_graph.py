@@ -165,7 +165,8 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
                 ranks=fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
                 gpus_cut_off=len(racks) * each.gpus_cut_off,
             )
-            own.append(replace(row, effect=_effect(built, row, len(racks), len(placed) if ranks else None)))
+            effect = _effect(built, row, len(racks), len(placed) if ranks else None)
+            own.append(replace(row, effect=effect if plan.layout else f"{effect}; no rank is placed to be slowed"))
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()

@@ -214,7 +214,9 @@ def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
         assert exported.exit_code == 0, exported.output
     lost = tmp_path / "lost.csv"
     found = invoke("fabric", "export", out, "--format", "failure-domains", "-o", lost)
-    assert "32 GPUs of 32 racks are cut off" in lost.read_text(encoding="utf-8"), found.output
+    told = lost.read_text(encoding="utf-8")
+    assert "32 GPUs of 32 racks are cut off" in told, found.output
+    assert all(line.endswith("no rank is placed to be slowed") for line in told.splitlines()[1:])
     for command in ("solve", "evaluate", "explain"):
         assert "a fabric alone" in refusal(invoke(command, out))
     assert invoke("report", out, "-o", tmp_path / "page.html").exit_code == 0
