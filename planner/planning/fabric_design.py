@@ -192,7 +192,7 @@ class FabricSearch:
                     yield FabricKind(family=family, tiers=tiers)
 
     def searched(self) -> Iterator[FabricKind]:
-        """Yield kinds of fabric with their cheapest designs: of a family not asked for, only its cheapest kind."""
+        """Yield kinds of fabric with their cheapest designs, of a family not asked for up to one that is allowed."""
         # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
         best, families = math.inf, set[FabricFamily]()
         for kind in self.kinds():
@@ -200,7 +200,7 @@ class FabricSearch:
                 continue
             found = self.cheapest(kind, best if kind.tiers > SIDE_BY_SIDE else best * FAR)
             if found.template is not None:
-                families.add(kind.family)
+                families |= set() if self.on_one_switch(kind) else {kind.family}
                 if self.allowed(found):
                     best = min(best, found.template.usd)
             yield found
@@ -248,7 +248,7 @@ class FabricSearch:
 
     def on_one_switch(self, kind: FabricKind) -> list[str]:
         """List why a fabric of one tier may not be chosen where it is to survive a loss."""
-        hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
+        hangs = f"breaks survives: {'a rail' if kind.family == 'rail-only' else 'all'} hangs on one switch"
         return [hangs] if kind.tiers == 1 and self.network.survives and not kind.grouped else []
 
     def section(self, template: Template) -> SiteFabric:

@@ -232,6 +232,24 @@ def test_alternatives_stand_side_by_side() -> None:
     assert all(x.bisection_tbps for x in others if x.fabric is not None)
 
 
+def test_a_kind_that_breaks_what_was_asked_says_so() -> None:
+    """Rails on one switch break the loss to survive; rails on two tiers, which keep it, are listed too."""
+    others = {x.name: x for x in designed(32).fabric.alternatives}
+    assert "breaks survives: a rail hangs on one switch" in others["rail-only, 1 tier"].lost
+    kept = others["rail-only, 2 tiers"]
+    assert kept.fabric is not None and "breaks" not in kept.lost and "--survives" not in kept.lost
+
+
+@pytest.mark.parametrize(("kind", "nic"), [("dragonfly", 400), ("dragonfly", 200), ("dragonfly+", 400)])
+def test_ratios_of_groups_are_as_asked_for(kind: str, nic: float) -> None:
+    """Of all links out of a leaf the ratio is within that asked for, and the one at worst is beside it."""
+    plan = designed(128, nic=nic, survives="none", family=(kind,), oversubscription="7:1")
+    told = re.search(r"\((\d+) down, (\d+) up, ([\d.]+):1 of all links, ([\d.]+):1 at worst", summary(plan, 400))
+    down, up, of_all, worst = map(float, told.groups())
+    assert of_all == pytest.approx(down * nic / (up * 400), rel=0.01)
+    assert 0.5 < of_all <= 7 and worst >= of_all
+
+
 @each(
     ("wish", "complaint"),
     [

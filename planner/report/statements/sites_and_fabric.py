@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.instance.hardware import Hardware
+from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
 from planner.physics.network.links import media_of, port_splits
@@ -139,12 +139,13 @@ WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
 WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what share crosses between halves
 
 
-def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
+def fabric(plan: Plan, section: FabricPlan) -> Iterator[Statement]:
     """State the switches of sites' fabrics by tier, like ones together, their cost, and the slowdown of sends."""
     by_site, alike = sorted(section.sites.items()), dict[str, list[str]]()
     for site, fabric in by_site:
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
-        words = f"{family}: {', '.join(tier_words(own, fabric) for own in fabric.tiers)}; {money(fabric.cost_usd)}"
+        tiers = ", ".join(tier_words(own, fabric, plan.instance) for own in fabric.tiers)
+        words = f"{family}: {tiers}; {money(fabric.cost_usd)}"
         alike.setdefault(words, []).append(site)
     for index, (words, names) in enumerate(alike.items()):
         text = f"{', '.join(names)}{words}{' each' * (len(names) > 1)}"
@@ -185,13 +186,20 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
     return f"{send}; {', '.join([f'{short_percent(fullest.share_leaving_leaf)} cross leaves', *more])}"
 
 
-def tier_words(tier: Tier, fabric: SiteFabric) -> str:
-    """Write a tier in a fabric statement: switches, their model where tiers differ, a leaf's ports, down to up."""
+def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
+    """Write a tier in a fabric statement: switches, their model where tiers differ, a leaf's ports, down to up.
+
+    Of a dragonfly the ratio is of all links up, as it is asked for, and at worst, where a group sends to one other.
+    """
     name = f"{tier.switches:,} {tier.name if tier.switches == 1 else TIER_NAMES[tier.name]}"
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
-    worst = " at worst" if fabric.family.startswith("dragonfly") else ""  # all flows of a group go to one other
-    return f"{name} ({ports}{to_one(tier.oversubscription, 3)}{worst})" if tier.up_ports else name
+    if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
+        (gbps,) = (box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
+        nics = gbps * fabric.lanes * 1e9 / 8 / asked.hardware.gpu_nic_bytes_per_second if tier.name == "leaf" else 1.0
+        ports += f"{to_one(tier.down_ports / (tier.up_ports * nics), 3)} of all links, "
+        return f"{name} ({ports}{to_one(tier.oversubscription, 3)} at worst)"
+    return f"{name} ({ports}{to_one(tier.oversubscription, 3)})" if tier.up_ports else name
 
 
 def _over(slowdown: float) -> str:
@@ -252,7 +260,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
     chosen, *others = section.alternatives
-    yield from _chosen(fabric, chosen, network, hardware)
+    yield from _chosen(fabric, chosen, network, plan.instance)
     for kind in others:
         text = f"none; {kind.lost}"
         if (other := kind.fabric) is not None:
@@ -282,10 +290,10 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, hardware: Hardware) -> Iterator[Statement]:
+def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, asked: Instance) -> Iterator[Statement]:
     """State a fabric's switches by tier, links, bisection capacity, the loss that it survives, price and offers."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
-    text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
+    text = f"{chosen.name}: {', '.join(tier_words(tier, fabric, asked) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
     links = f"{counted(fabric.endpoint_links, 'link')} to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
@@ -297,7 +305,7 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, har
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":
         carried += " within each rail"
-    half = half_rate_tbps(hardware, fabric.wired_gpus_per_rack)
+    half = half_rate_tbps(asked.hardware, fabric.wired_gpus_per_rack)
     if bisection < half * WHOLE_SHARE:
         carried += f", {short_percent(bisection / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
