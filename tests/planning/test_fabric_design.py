@@ -234,7 +234,7 @@ def test_alternatives_stand_side_by_side() -> None:
 
 def test_a_kind_that_breaks_what_was_asked_says_so() -> None:
     """Rails on one switch break the loss to survive; rails on two tiers, which keep it, are listed too."""
-    others = {x.name: x for x in designed(32).fabric.alternatives}
+    others = {x.name: x for x in designed(64).fabric.alternatives}
     assert "breaks survives: a rail hangs on one switch" in others["rail-only, 1 tier"].lost
     kept = others["rail-only, 2 tiers"]
     assert kept.fabric is not None and "breaks" not in kept.lost and "--survives" not in kept.lost
