@@ -14,7 +14,7 @@ from planner.checks.rule import Violations, at_most, broken, exceeds, figures, m
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
-from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
+from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, half_rate_tbps
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
@@ -342,6 +342,25 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
 
 
+@needs("fabric", "network")
+def listed(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violations:
+    """Check kinds of fabric side by side, the chosen first, by the rules of their families; tails are on trust."""
+    whole, ratios = half_rate_tbps(physics.instance.hardware, physics.gpus_per_rack), network.max_oversubscription
+    first = sum(kind.fabric == plan.sites.get(CLUSTER) for kind in plan.alternatives[:1])
+    yield from must_equal("listed", "kinds listed first that are the fabric built", first, 1)
+    for fabric, kind in ((kind.fabric, kind) for kind in plan.alternatives if kind.fabric is not None):
+        # Groups have one ratio, and what a loss cuts is not counted.
+        free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
+        own = network.replaced(families=(fabric.family,), **(free if FAMILIES[fabric.family].design.grouped else {}))
+        sites = plan.replaced(sites={CLUSTER: fabric}, alternatives=())
+        each = PlanPhysics(plan=physics.plan.replaced(instance__network=own, fabric=sites))
+        for fault in (fault for rule in (one_fabric, switch, wirable, wiring) for fault in rule(each)):
+            yield fault.replaced(rule=f"listed[{kind.name}].{fault.rule}")
+        for design in each.wired.values():
+            stated, share = kind.bisection_tbps, design.core_share
+            yield from must_equal(f"listed[{kind.name}]", "bisection_tbps", stated, whole * share)
+
+
 def frontier(
     physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
 ) -> Violations:
@@ -458,4 +477,4 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
 
 
 RULES = (every_site, switch, wirable, wiring, transport_factor, slowdowns, cabled, pins)
-ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest)
+ALONE = (question, one_fabric, switch, wirable, wiring, *CABLE_RULES, cheapest, listed)

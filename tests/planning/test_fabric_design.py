@@ -6,6 +6,7 @@ import random
 import re
 import time
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,47 @@ def test_a_changed_plan_is_found_out() -> None:
     for path, change in (("cost_usd", lambda x: x / 2), ("cabled_racks", 31), ("switches", lambda n: n - 1)):
         assert planner.check(edited_at(plan, f"fabric.sites.{CLUSTER}.{path}", change)), path
     assert planner.check(edited_at(plan, "objective.bound", lambda x: x / 2))
+
+
+def changed_kind(plan: Plan, name: str, **changes: Any) -> Plan:
+    """Return a plan of which a listed kind of fabric says something else; a function changes what it says."""
+    (old,) = (kind for kind in plan.fabric.alternatives if kind.name == name)
+    for path, change in changes.items():
+        part = old.fabric if path.startswith("fabric__") else old
+        said = change(getattr(part, path.removeprefix("fabric__"))) if callable(change) else change
+        new = old.replaced(**{path: said})
+    return plan.replaced(fabric__alternatives=tuple(new if kind is old else kind for kind in plan.fabric.alternatives))
+
+
+@each(
+    "changes",
+    [
+        {"fabric__cost_usd": lambda usd: usd - 500_000}, {"fabric__power_mw": lambda mw: mw * 1.1},
+        {"fabric__switches": lambda n: n - 1}, {"bisection_tbps": lambda tbps: 2 * tbps}, {"fabric__cabled_racks": 63},
+        {"bisection_tbps": None}, {"fabric__switch": "another"}, {"fabric__split": 0},
+        {"fabric__tiers": lambda tiers: (tiers[0].replaced(switches=tiers[0].switches - 1), *tiers[1:])},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["rail-only, 2 tiers", "dragonfly", "dragonfly+", "leaf by host, 2 tiers"])
+def test_a_changed_kind_is_found_out(name: str, changes: dict[str, Any]) -> None:
+    """The checker counts each listed kind again: its price, power, counts and rate between halves."""
+    plan = stored_design()
+    assert any(kind.name == name and kind.fabric for kind in plan.fabric.alternatives)
+    found = planner.check(changed_kind(plan, name, **changes))
+    assert found and all(one.rule.startswith(f"listed[{name}]") for one in found), found
+
+
+@cache
+def stored_design() -> Plan:
+    """Design a fabric of 64 hosts once, with groups at 3:1 where trees are given a ratio for each tier."""
+    return designed(64, oversubscription="1:1,3:1")
+
+
+def test_the_first_kind_is_what_is_built() -> None:
+    plan = stored_design()
+    first, *others = plan.fabric.alternatives
+    (found,) = planner.check(plan.replaced(fabric__alternatives=(*others, first)))
+    assert found.rule == "listed" and not planner.check(plan)
 
 
 def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
