@@ -187,10 +187,7 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
 
 
 def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
-    """Write a tier in a fabric statement: switches, their model where tiers differ, a leaf's ports, down to up.
-
-    Of a dragonfly the ratio is of all links up, as it is asked for, and at worst, where a group sends to one other.
-    """
+    """Write a tier in a fabric statement: switches, models that differ, ports, down to up, of groups also at worst."""
     name = f"{tier.switches:,} {tier.name if tier.switches == 1 else TIER_NAMES[tier.name]}"
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
