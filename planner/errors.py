@@ -1,4 +1,4 @@
-"""Errors whose message says what to do."""
+"""Errors of planner, whose messages say what to do."""
 
 import difflib
 import sys
@@ -23,7 +23,7 @@ class InternalError(PlannerError):
 
 
 def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = MOST_SHOWN) -> str:
-    """Return the nearest known name as a question, letter case aside; `most` of them where none is near."""
+    """Return the nearest known name as a question for an error, letter case aside; `most` names where none is near."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
     begun = [x for x in folded if name and x.startswith(name.lower())]
@@ -36,7 +36,7 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
 
 @contextmanager
 def needed(feature: str, package: str, extra: str) -> Iterator[None]:
-    """Import a package of an extra inside; InputError: it is missing (with how to install it) or does not load here."""
+    """Import a package of an extra in the `with` body; InputError: missing (with how to install it) or not loadable."""
     try:
         yield
     except ImportError:

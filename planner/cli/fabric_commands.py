@@ -240,7 +240,7 @@ def _sizes(text: str | None) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeOptions:
-    """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
+    """Options of `planner simulate`: the exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
 
     pattern: Annotated[
         str, "permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."

@@ -88,7 +88,7 @@ def calibrate(
 
 
 def table(constants: "MeasuredConstants") -> "Iterator[str]":
-    """Write the common factor, what the lines determine, what they move with it, what stays, and each line's errors."""
+    """Tabulate a calibration: common factor, what the lines determine and move, what stays, and each line's errors."""
     lines = f"{constants.number_of_lines} lines of {constants.measured}"
     yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
     if constants.common is not None:

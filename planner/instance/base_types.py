@@ -1,4 +1,4 @@
-"""Base types of all data: frozen, sourced, and numbers with their ranges."""
+"""Base types of the data of instances and plans: frozen, sourced, and numbers with their ranges."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def replaced(self, **values: Any) -> Self:
-        """Return the data with other values, which are not validated; `limits__budget_usd` names one of a part."""
+        """Return frozen data with other values, which are not validated; `limits__budget_usd` names one of a part."""
         inner: dict[str, dict[str, Any]] = {}
         for path in [path for path in values if "__" in path]:
             part, _, name = path.partition("__")
@@ -89,7 +89,7 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
-    """Return the least and the most that a key may have in size, where it is not 0."""
+    """Return the least and the largest size that the number at a key of an instance may have, where it is not 0."""
     for pattern, low, high in RANGES:
         if re.fullmatch(pattern, key):
             return low, high

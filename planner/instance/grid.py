@@ -21,7 +21,7 @@ class BalancingAuthority(Sourced):
 
 
 class InterconnectUpgrade(Sourced):
-    """What can be added to a node's connection, step by step."""
+    """An upgrade of a power node's interconnect to the grid, bought step by step."""
 
     step_mw: Positive = Field(description="Usable interconnect that one step adds, under every reading of the rule.")
     max_steps: Count = Field(1, description="Most steps that can be bought.")
@@ -88,14 +88,14 @@ class NewLine(Sourced):
 
 
 class SwitchedRule(Frozen):
-    """A rule that binds only where it is enabled."""
+    """A rule of the grid on the split over sites, which binds only where it is enabled."""
 
     enabled: bool = Field(False, description="The rule binds. Before schema version 3 called `on`, which is read too.")
 
     @model_validator(mode="before")
     @classmethod
     def _called_on(cls, data: Any) -> Any:
-        """Read `on`, which YAML 1.1 takes for true, as the name of version 2; refuse both."""
+        """Read `on` (true in YAML 1.1), the name in version 2, as `enabled` of a grid rule; refuse both."""
         if not isinstance(data, Mapping) or "on" not in data:
             return data
         if "enabled" in data:
@@ -132,7 +132,7 @@ SOFT_UNITS |= {"area": "m2", "site_count": "sites"}
 
 
 class SoftRule(Frozen):
-    """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
+    """A rule of the grid that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
 
     usd_per_year: NonNegative = Field(
         description="Price of a unit of excess for a year: counted as capital, not billed."
@@ -141,7 +141,7 @@ class SoftRule(Frozen):
 
 
 class Scenario(Sourced):
-    """A year that may come: what differs from the grid's own figures."""
+    """A scenario of the grid: a year that may come, with the figures that differ from the grid's own."""
 
     name: str = Field(description="By which rows and reports name it.")
     weight: Fraction = Field(0.0, description="Its probability; the grid's own figures have the rest of 1.")
@@ -151,7 +151,7 @@ class Scenario(Sourced):
 
 
 class GridRules(Sourced):
-    """Rules of the split; each is one named family of rows."""
+    """Rules of the grid on the split over sites; each is one named family of rows."""
 
     grid_model: Literal["none", "transport", "dc"] = Field(
         "transport", description="none: headroom and generation; transport: line ratings; dc: reactances too."
@@ -181,7 +181,7 @@ class GridRules(Sourced):
 
 
 class SitePrices(Sourced):
-    """What a site costs in addition to racks and fabric."""
+    """Prices of a site in addition to racks and fabric: building, connection, and years of use."""
 
     building_usd_per_it_mw: NonNegative = Field(
         0.0, description="Building and its plant, in dollars per MW of IT load."

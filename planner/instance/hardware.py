@@ -108,7 +108,7 @@ class HardwareAlternative(Sourced):
 
 
 class Hardware(Sourced):
-    """What the sites are filled with."""
+    """The hardware of an instance, with which its sites are filled: GPU, rack, their number and their pools."""
 
     accelerator: Accelerator | str = Field(description="The GPU, inline or by catalogue name.")
     rack: Rack | str = Field(description="The unit that is bought, inline or by catalogue name.")
@@ -137,7 +137,7 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return one NIC's rate in bytes/s one way, as here or the accelerator's. TypeError: that is a name still."""
+        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's. TypeError: still a name."""
         if self.nic_bytes_per_second is not None:
             return self.nic_bytes_per_second
         if not isinstance(self.accelerator, Accelerator):
@@ -145,7 +145,7 @@ class Hardware(Sourced):
         return self.accelerator.nic_bytes_per_second
 
     def each_alone(self) -> list[Self]:
-        """List the hardware with each of its GPUs and racks alone, its own first."""
+        """List the hardware of an instance with each of its GPUs and racks alone, its own first."""
         every = [self.replaced(alternatives=())]
         for alternative in self.alternatives:
             rack = alternative.rack
@@ -184,7 +184,7 @@ class FailingPart(Sourced):
 
 
 class Reliability(Sourced):
-    """Stops of a job, and what they cost; with none of it a run is taken to train all the time."""
+    """Failure rates of the hardware, and what stops of a job cost; with none of it a run is taken to train always."""
 
     name: str = Field("", description="Of the figures, in reports.")
     parts: dict[str, FailingPart] = Field(description="What fails, by name.")
@@ -231,7 +231,7 @@ class Reliability(Sourced):
 
     @property
     def counts_links(self) -> bool:
-        """Whether stops depend on the links that join a GPU to its leaves."""
+        """Whether the stops of a job depend on the number of links that join a GPU to its leaves."""
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     @model_validator(mode="after")

@@ -93,7 +93,7 @@ class Spares(Sourced):
 
     @property
     def asked(self) -> bool:
-        """Whether any are asked for."""
+        """Whether the network of an instance needs any spare ports of a leaf."""
         return self.share > 0 or self.failure_chance > 0
 
 
@@ -168,7 +168,7 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse both for dragonflies: they have no tiers, and the links that remain after a loss are not counted."""
+        """Refuse tier ratios or a loss to survive for dragonflies: no tiers, and links left are not counted."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier
@@ -228,7 +228,7 @@ class FibreEdge(Sourced):
 
     @property
     def name(self) -> str:
-        """The id, or the ids of its ends."""
+        """The name of a fibre edge: its id, or the ids of its ends."""
         return self.id or f"{self.a}-{self.b}"
 
 
@@ -253,7 +253,7 @@ class Traffic(Sourced):
 
 
 class Wan(Sourced):
-    """What joins the sites; fibre_edges, protection, exchange or traffic asks for a design of routes."""
+    """The wide area that joins the sites; fibre_edges, protection, exchange or traffic: it designs fibre routes."""
 
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
@@ -281,5 +281,5 @@ class Wan(Sourced):
 
     @property
     def designed(self) -> bool:
-        """Whether a design of routes and wavelengths is asked for."""
+        """Whether the wide area of an instance needs a design of fibre routes and wavelengths."""
         return bool(self.fibre_edges or self.traffic) or self.protection is not None or self.exchange is not None

@@ -122,7 +122,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
 
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:
-    """Return the pinned numbers of blocks by site."""
+    """Return the numbers of blocks that pins fix, by site."""
     own = {path: count for path, count in sorted(instance.pins.items()) if path.startswith(BLOCKS_AT)}
     return {path.removeprefix(BLOCKS_AT): count for path, count in own.items()}
 
@@ -273,13 +273,13 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
 
 
 def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
-    """Return the names of a GPU and of its rack."""
+    """Return the names of the GPU and of the rack of an instance's hardware."""
     gpu, rack = hardware.accelerator, hardware.rack
     return gpu if isinstance(gpu, str) else gpu.name, rack if isinstance(rack, str) else rack.name
 
 
 def of_one_layout(instance: Instance) -> Instance:
-    """Return an instance of one layout, GPU and rack. InputError: it has pools, or alternatives to its hardware."""
+    """Require of an instance one layout, GPU and rack; return it. InputError: it has pools, or alternatives."""
     if instance.hardware.pools:
         remedy = "ask about one, its accelerator, rack and racks in place of pools"
         raise InputError(f"hardware.pools: each pool has a layout of its own; {remedy}")
@@ -290,7 +290,7 @@ def of_one_layout(instance: Instance) -> Instance:
 
 
 def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days. InputError: it is not of one layout and one model."""
+    """Return an instance that has a curve of money against days. InputError: not of one layout and one model."""
     if instance.objective.minimize == "loss":
         problem = "is loss, whose model changes with the money: it has no curve of money against days"
         remedy = "set it to days_to_train, with the model to train in workload.model"
@@ -375,7 +375,7 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
 
 
 def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
-    """Return a GPU that has no peak rate in the type of the matrix products, and switches that want another type."""
+    """Yield complaints on a GPU without a peak rate in the matrix products' type, and on switches that want another."""
     compute = instance.workload.precision.compute
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
