@@ -1,10 +1,12 @@
 """Errors of planner, whose messages say what to do."""
 
 import difflib
+import json
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 MOST_COMPARED, MOST_SHOWN = 5_000, 200  # known names that are compared with a wrong one, and that are listed
 CUTOFF = 0.4  # of difflib's ratio: low enough for a forgotten word, such as "tensor" for "tensor_parallel"
@@ -32,6 +34,11 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
         return f"did you mean {folded[near[0]]!r}?"
     more = f", ... ({len(known):,} in all)" if len(known) > most else ""
     return f"known: {', '.join(islice(known, most)) or 'none'}{more}"
+
+
+def shown(value: Any) -> str:
+    """Write a value as JSON, cut to 80 characters, for an error's message."""
+    return json.dumps(value, default=str)[:80]
 
 
 @contextmanager

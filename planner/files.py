@@ -72,12 +72,12 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
     return parse_json(read_text(path, remedy), str(path))
 
 
-def parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str, *, one_line: bool = False) -> Any:
     """Parse JSON of `where`. InputError: repeated keys, numbers infinite or too long, nested too deeply, or no JSON."""
     try:
         return _parsed(text, where)
     except json.JSONDecodeError as error:
-        problem = f"line {error.lineno} column {error.colno}: {error.msg}"
+        problem = f"{'' if one_line else f'line {error.lineno} '}column {error.colno}: {error.msg}"
         raise InputError(f"{where}: {problem}; fix the JSON there") from None
 
 
@@ -306,7 +306,7 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
         if not line.strip():
             continue
         try:
-            item = parse_json(line, f"{path}: line {number}")
+            item = parse_json(line, f"{path}: line {number}", one_line=True)
         except InputError:
             if torn and number == len(lines):
                 return

@@ -93,7 +93,8 @@ def percent(value: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural unless it is 1."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+    many = "leaves" if noun == "leaf" else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
 
 
 def words(key: str) -> str:
@@ -247,8 +248,9 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
         wrong = [
             f"{names.get(name, name)}: must be {allowed.words()} (is {_shown(number)}); {allowed.remedy}"
             for name, value in given.items()
-            if (allowed := ranges[name]) is not None and value is not None
-            for number in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
+            if (allowed := ranges[name]) is not None
+            and (value is not None or isinstance(signature.parameters[name].default, (int, float)))
+            for number in (value if name in ("flop", "shard") and isinstance(value, (list, tuple)) else [value])
             if not allowed.holds(number)
         ]
         for name, value in given.items() if not wrong else ():

@@ -208,12 +208,12 @@ def topology(
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
     depth = range(len(leaves[0].path))
-    tiers = [f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}" for tier in depth]
+    tiers = [f"{counted(len({leaf.path[tier] for leaf in leaves}), 'switch')} of tier {tier + 2}" for tier in depth]
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    noun = "blocks" if cluster.kind == "block" else "leaves"
-    parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
+    each = counted(len(leaves), "block" if cluster.kind == "block" else "leaf")
+    parts = [counted(sum(len(leaf.nodes) for leaf in leaves), "node"), f"{each} of {size}", *tiers]
     if cluster.kind == "tree" and cluster.blocks:
-        parts.append(f"{len(cluster.blocks):,} blocks inside the leaves")
+        parts.append(f"{counted(len(cluster.blocks), 'block')} inside the leaves")
     print(", ".join(parts))
 
 

@@ -195,7 +195,8 @@ def launch(
     if given.layout is not None and not given.layout.metrics.fits_memory:
         print(f"{plan}: its layout does not fit in memory; `planner show {plan} limits`", file=sys.stderr)
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
-    for key, (planned, runs) in (near.changes if near is not None else {}).items():
+    for key, pair in (near.changes if near is not None else {}).items():
+        planned, runs = (", ".join(map(str, one)) or "none" if isinstance(one, tuple) else one for one in pair)
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)

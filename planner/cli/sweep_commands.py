@@ -72,12 +72,13 @@ def sweep(
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    points = points_of(read_vary(grid.vary or []), None if grid.pairs is None else read_pairs(grid.pairs))
+    pairs = [] if grid.pairs is None else read_pairs(grid.pairs)
+    points = points_of(read_vary(grid.vary or []), pairs)
     require_apart(asked.change or [], points)
     require_writable(output)
     part = None if grid.part_of is None else shard_of(grid.part_of)
     solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
-    options = SweepOptions(shard=part, plans=plans, constants=asked.constants, **solved)
+    options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
     first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), solves.workers

@@ -110,12 +110,12 @@ class BuiltFabric:
         return network * design.pods + row * design.pods_across + column
 
 
-def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
+def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabric:
     """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:
-        raise InputError("fabric: the plan has none; plan an instance with a network")
+        raise InputError(f"{where}: fabric: the plan has none; plan an instance with a network")
     if site is None and len(fabrics) > 1:
         raise InputError(f"--site: must be one of {known}; the plan has {len(fabrics)} sites, export them one by one")
     name = site or next(iter(fabrics))
@@ -124,7 +124,7 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     physics = PlanPhysics(plan=plan)
     network = plan.instance.network
     if name not in physics.wired or network is None:
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it is; see what `planner check` says of the plan")
+        raise InputError(f"{where}: fabric.sites.{name}: cannot be wired as it is; see what `planner check` says")
     built = fabrics[name]
     leaf, above, floor = physics.switches[built.switch], physics.above(built), network.floor or Floor()
     return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)

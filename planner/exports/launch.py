@@ -143,7 +143,7 @@ def require(run: LaunchRun, framework: str) -> None:
     for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
-        raise InputError(f"{path}: {framework} has {rule}; {remedy}")
+        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
 
 
 def require_on_gpu(run: LaunchRun, framework: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from planner.cluster import Topology, fold_names
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
@@ -381,7 +381,7 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
-            problem = f"names no node or no state (is {topology_rows.shown(item)})"
+            problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
         if not words:
             problem = f"{topology_rows.some(names)} has no state (is [])"

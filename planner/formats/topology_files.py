@@ -33,9 +33,9 @@ def plan_topology(plan: Plan, source: str) -> Topology:
     several = len(plan.fabric.sites) > 1
     rows: list[TopologyRow] = []
     for site, fabric in sorted(plan.fabric.sites.items()):
-        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1:
             where = f"{source}: fabric.sites.{site}"
-            raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+            raise InputError(f"{where}: no racks, or a leaf domain of none; run `planner check` on the plan")
         rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
         rows.append(TopologyRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))

@@ -1,12 +1,10 @@
 """Rows of any topology file, validated and made a Topology: switches, blocks, nodes with the switches above them."""
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
@@ -50,11 +48,6 @@ def _raise_all(source: str, problems: Iterable[str]) -> None:
 def some(names: Sequence[str], limit: int = 5) -> str:
     """List a few names of a topology file for a message, and how many more there are."""
     return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
-
-
-def shown(value: Any) -> str:
-    """Write a value of a topology file as JSON, cut to 80 characters for an error message."""
-    return json.dumps(value, default=str)[:80]
 
 
 def children_of(topology: Topology) -> dict[str, list[str]]:

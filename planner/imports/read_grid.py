@@ -213,8 +213,9 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
     cases = [path for path in files if path.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
-        others = f"(with {len(files) - 1} other files, --format {kind})"
-        raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
+        more = [f"{path} is given too" for path in files if path is not cases[0]][:1]
+        more += [] if kind in ("auto", "matpower") else [f"--format {kind} is of other files"]
+        raise InputError(f"{cases[0]}: a MATPOWER case is imported alone ({' and '.join(more)}); give it by itself")
     if cases:
         return _assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)

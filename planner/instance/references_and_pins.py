@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT
 from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
@@ -94,7 +94,8 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
     for path, value in pins.items():
         long = long_name(str(path))
         if result.get(long, value) != value:
-            raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({result[long]!r} and {value!r}); keep one")
+            both = f"{shown(result[long])} and {shown(value)}"
+            raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({both}); keep one")
         result[long] = value
     return result
 
@@ -114,7 +115,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
         if kind is None:
             yield f"pins.{path}: no such decision; {hint(path, [*PINS, *sorted(by_site)])}"
         elif not kind[0](value):
-            yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
+            yield f"pins.{path}: must be {kind[1]} (is {shown(value)}); fix the pin"
         elif part is not None and getattr(instance, part) is None:
             yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
         elif of_all != path and instance.grid is not None:  # blocks may be at any of the sites
@@ -248,8 +249,8 @@ def pool_problems(instance: Instance) -> Iterator[str]:
     if instance.objective.minimize != "days_to_train":
         asked = instance.objective.minimize
         yield f'objective.minimize: pools are planned for "days_to_train" alone (is "{asked}"); ask for that'
-    for path in sorted(instance.pins):
-        yield f"pins.{path}: the layouts of pools cannot be pinned (is {instance.pins[path]!r}); remove the pin"
+    for path, pin in sorted(instance.pins.items()):
+        yield f"pins.{path}: the layouts of pools cannot be pinned (is {shown(pin)}); remove it"
 
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:

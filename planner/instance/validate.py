@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 
@@ -120,8 +120,8 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
             message = message.replace("tuple", "list").replace(" after validation", "")
-            shown = json.dumps(fault["input"], default=str)
-            value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
+            whole = isinstance(fault["input"], (dict, list)) and not fault["type"].endswith(("_type", "literal_error"))
+            value = "" if whole else f" (is {shown(fault['input'])})"
             yield path, f"{message}{value}; fix it there"
 
 

@@ -1,7 +1,4 @@
-"""The plan that a solve returns: its decisions, metrics and certificates, and the functions that show it.
-
-The views of a plan are named here, so that a plan has the methods, and provided by the layers above it.
-"""
+"""The plan that a solve returns: decisions, metrics, certificates, and its views, which the layers above provide."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,4 @@
-"""A cluster kept warm between calls: its topology, node states and running jobs; jobs placed and moved on it.
-
-A plan's job may also be placed by its step time, which is what the plan's own fabric predicts for it.
-"""
+"""A cluster kept warm between calls: its topology, node states and jobs; jobs placed on it, also by step time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -76,8 +76,8 @@ def from_file(path: Path, slots: Ints) -> Flows:
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
-        first = ",".join(rows[0]) if rows else "empty"
-        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first}); add it")
+        first = ",".join(rows[0]).strip() if rows else ""
+        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first or 'empty'}); add it")
     flows = [_row(path, number, row, len(slots)) for number, row in enumerate(rows[1:], start=2) if row]
     if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
@@ -198,16 +198,16 @@ def _described(design: Design, racks: int, rails: int) -> str:
     return what
 
 
-def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, SimulatedPart]:
+def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "simulate") -> tuple[str, SimulatedPart]:
     """Return the site and the part of it to simulate: by default the pods, or zones, of the first GPU indices.
 
     All racks where they are few enough. InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
     physics = PlanPhysics(plan=plan)
     if not physics.nic_known:
-        raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
+        raise InputError(f"{where}: the plan's accelerator is only a name; solve the instance again")
     if not physics.wired or plan.fabric is None:
-        raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
+        raise InputError(f"{where}: the plan has no fabric that can be wired; solve an instance with a `network` part")
     name = site or max(sorted(physics.wired), key=lambda site: physics.wired[site].racks)
     if name not in physics.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(physics.wired))}")

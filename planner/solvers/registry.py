@@ -1,7 +1,4 @@
-"""The solvers by name, and the choice of one for a formulation that two can solve.
-
-Back ends are imported when they run: each takes a second to load.
-"""
+"""The solvers by name, imported when they run, and the choice of one for a formulation that two can solve."""
 
 from collections.abc import Callable
 from functools import partial
