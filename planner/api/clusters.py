@@ -1,4 +1,4 @@
-"""The library's calls on clusters that there are: place a job, simulate an exchange."""
+"""The library's calls on existing clusters: place a job, simulate an exchange."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How plans and rows are looked at from Python: text, HTML, pandas, matplotlib; each call loads what it needs."""
+"""The library's views of plans and rows: text, HTML, pandas, matplotlib; each call loads what it needs."""
 
 import platform
 import sys

@@ -1,1 +1,1 @@
-"""Constants of the step-time model, fitted to measured runs."""
+"""Calibration: constants of the step-time model, fitted to measured runs."""

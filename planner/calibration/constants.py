@@ -24,7 +24,7 @@ SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
 
 @dataclass(frozen=True, slots=True)
 class FittedConstant:
-    """One fitted figure: its path in the catalogue, the entries that share it, and its plausible range."""
+    """A fitted constant: its path in the catalogue, the entries that share it, and its plausible range."""
 
     kind: Kind
     entries: tuple[str, ...]
@@ -35,15 +35,15 @@ class FittedConstant:
 
     @property
     def name(self) -> str:
-        """Return which constant of which entries it is."""
+        """The name of a fitted constant: its path, and its catalogue entries."""
         return f"{'/'.join(self.entries) if len(self.entries) < 4 else f'all {self.kind}'}: {self.path}"
 
     def read(self) -> float:
-        """Return the catalogue's present value."""
+        """Return the catalogue's present value of a fitted constant."""
         return value_at(TYPES[self.kind].model_validate(catalogue(self.kind)[self.entries[0]]), self.path)
 
     def touches(self, m: Machine) -> bool:
-        """Return whether the constant can change a machine's predictions; a share of peak does for its type alone."""
+        """Return whether a fitted constant can change a machine's predictions; a share of peak only its type's."""
         name = m.gpu.name if self.kind == "accelerators" else m.software.name
         if name in self.entries and self.path.startswith(MAX_SHARE):
             dtype = self.path.removeprefix(MAX_SHARE)
@@ -52,7 +52,7 @@ class FittedConstant:
 
 
 def value_at(entry: Accelerator | Software, path: str) -> float:
-    """Return the figure at a dotted path of an accelerator or a software stack, its default where it is not given."""
+    """Return the constant at a dotted path of an accelerator or a software stack, its default where it is not given."""
     at: Any = entry
     for key in path.split("."):
         at = at[key] if isinstance(at, dict) else getattr(at, key)
@@ -60,7 +60,7 @@ def value_at(entry: Accelerator | Software, path: str) -> float:
 
 
 def put(entry: dict[str, Any], path: str, value: float) -> None:
-    """Put a figure into a catalogue entry; FP16 has the share of BF16."""
+    """Put a fitted constant into a catalogue entry; FP16 has the share of BF16."""
     *parents, key = path.split(".")
     for parent in parents:
         entry = entry[parent]
@@ -72,7 +72,7 @@ def put(entry: dict[str, Any], path: str, value: float) -> None:
 def machines_with(
     constants: Sequence[FittedConstant], values: Sequence[float], machines: Sequence[Machine]
 ) -> Iterator[Machine]:
-    """Yield machines of the catalogue's entries with the constants at these values, but their NIC and switches."""
+    """Yield machines of the catalogue's entries with these values of fitted constants, but their NIC and switches."""
     names: dict[Kind, set[str]] = {"accelerators": {m.gpu.name for m in machines}}
     names["software"] = {m.software.name for m in machines}
     entries = dict[tuple[Kind, str], Any]()
@@ -95,7 +95,7 @@ REMEDY = "give the file that `planner calibrate` wrote"
 
 
 class MeasuredConstant(Frozen):
-    """A constant that measured lines move: alone, or with others that they do not tell it from."""
+    """A fitted constant that measured lines move: alone, or with others that they do not tell it from."""
 
     value: NonNegative
     interval: tuple[NonNegative, NonNegative] = Field(description="In which it lies with 90 %.")
@@ -104,14 +104,14 @@ class MeasuredConstant(Frozen):
 
 
 class KeptConstant(Frozen):
-    """A constant that no line depends on: it stays at the catalogue's value."""
+    """A constant that no measured line depends on: its fit stays at the catalogue's value."""
 
     value: NonNegative
     reason: str
 
 
 class MeasuredLine(Frozen):
-    """A line of the table, with the step that the constants predict."""
+    """A line of the table of measured steps, with the step that the fitted constants predict."""
 
     line: Count
     measured_seconds: Positive
@@ -122,7 +122,7 @@ class MeasuredLine(Frozen):
 
 
 class CommonFactor(Frozen):
-    """By how much lines are slower than the catalogue predicts them, on average."""
+    """The average factor by which measured lines are slower than the catalogue predicts them."""
 
     value: Positive
     interval: tuple[Positive, Positive] = Field(description="In which it lies with 90 %.")
@@ -149,7 +149,7 @@ Given = MeasuredConstants | Mapping[str, Any] | str | Path
 
 
 def read_constants(given: Given) -> MeasuredConstants:
-    """Read constants of a file or its content. InputError: they are none, or one is of no accelerator or software."""
+    """Read fitted constants of a file or its content. InputError: they are none, or of no accelerator or software."""
     if isinstance(given, MeasuredConstants):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "constants"
@@ -166,7 +166,7 @@ def read_constants(given: Given) -> MeasuredConstants:
 
 
 def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
-    """Put constants with their source into an instance's data; return whether any. InputError: no such figure."""
+    """Put fitted constants with their source into an instance's data; return if any. InputError: no such figure."""
     hardware, workload = (data.get(key) for key in ("hardware", "workload"))
     entries, pools = [], hardware.get("pools") if isinstance(hardware, dict) else None
     for holder in (hardware, *(pools if isinstance(pools, list) else ())):

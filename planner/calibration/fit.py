@@ -52,7 +52,7 @@ MOST_LEVERAGE = 0.98  # of a line on its own prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What is known of the constants before the lines, in logarithms.
+    """What is known of the constants before the fit to measured lines, in logarithms.
 
     `common`: how they move with a factor of all steps; `between`: the standard deviation of that factor between
     sources; `open_root`: a matrix root of the covariance that the tables leave of them; `plausible`: the standard
@@ -67,7 +67,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts:
-    """By how much lines move the logarithms of constants, and each line's log error by constants fitted without it."""
+    """By how much the fit moves the logarithms of constants, and each line's log error by a fit without it."""
 
     mean: Numbers
     covariance: Numbers
@@ -76,7 +76,7 @@ class Shifts:
 
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
-    """Return the shifts that lines call for by logarithms of predicted over measured seconds, taken as linear."""
+    """Fit the shifts of constants to logarithms of predicted over measured seconds, taken as linear in them."""
     each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
     scales, means, covariances, rests, leverage, evidence = map(np.concatenate, zip(*each, strict=True))
     weights = _shares(evidence)
@@ -95,7 +95,7 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
 
 
 def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> tuple[Numbers, ...]:
-    """Fit each combination of a standard deviation of the common factor and a scale of the rest, at one stretch.
+    """Fit constants for each combination of a common factor's deviation and a scale of the rest, at one stretch.
 
     Return by combination the scale, the shifts of constants with their covariance, each line's rest and leverage, and
     the evidence.
@@ -136,34 +136,34 @@ STEP = 1e-4  # of a constant's logarithm, for its slope
 
 
 class Measured(Protocol):
-    """A measured step: its machine, its layout, and its seconds."""
+    """A measured step to fit to: its machine, its layout, and its seconds."""
 
     @property
     def machine(self) -> Machine:
-        """Machine on which the step ran."""
+        """The machine on which the measured step ran."""
 
     @property
     def strategy(self) -> ParallelStrategy:
-        """Its layout."""
+        """The layout of the measured step."""
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of a step; None where none was measured."""
+        """Seconds of the measured step; None where none was measured."""
 
 
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
-    """Predict the seconds of a step on an unloaded network."""
+    """Predict the seconds of a step on an unloaded network, to fit measured ones."""
     return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
 
 
 def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
-    """Return the logarithm of predicted over measured seconds of each run, with the constants at these values."""
+    """Return the log of predicted over measured seconds of each run, with these values of fitted constants."""
     each = zip(machines_with(constants, values, [r.machine for r in runs]), runs, strict=True)
     return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
 def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
-    """Return the slope of each run's log error along each constant's logarithm at `x`, 0 where it does not touch it."""
+    """Return the slope of each run's log error along each fitted constant's logarithm at `x`, 0 where untouched."""
     slopes, base = np.zeros((len(runs), len(x))), log_errors(runs, constants, list(np.exp(x)))
     for j, constant in enumerate(constants):
         if rows := [i for i, r in enumerate(runs) if constant.touches(r.machine)]:
@@ -227,12 +227,12 @@ TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
 
 
 def is_tunable(path: str) -> bool:
-    """Return whether measured steps fit the figure at a path of an instance; rates of datasheets they do not."""
+    """Return whether a fit to measured steps may set the figure at an instance's path; not rates of datasheets."""
     return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
 
 
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
-    """Return constants as measured steps determine them, else the catalogue's. InputError: there are too few lines."""
+    """Return constants as fitted to measured steps, else the catalogue's. InputError: there are too few lines."""
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
@@ -280,7 +280,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
 
 
 def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant]) -> tuple[list[float], Shifts, Numbers]:
-    """Return constants, the shifts of their logarithms and the lines' slopes there; one that meets a bound stays."""
+    """Fit constants; return them, their logarithms' shifts and lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
     prior = _prior(runs[0].machine, constants)
@@ -297,7 +297,7 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
 
 
 def _prior(machine: Machine, constants: Sequence[FittedConstant]) -> Prior:
-    """Return what published rows say of constants: the posterior of the catalogue's fit, and how sources differ."""
+    """Return the fit's prior of constants: the posterior of the catalogue's published rows, and how sources differ."""
     table, sources = step_errors.support_table(), step_errors.table().spreads
     place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
     at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
@@ -317,7 +317,7 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant]) -> Prior:
 def _measured(
     constants: Sequence[FittedConstant], values: Sequence[float], found: Shifts, slopes: Numbers
 ) -> dict[str, MeasuredConstant]:
-    """Return constants by path with their intervals, and why lines do not determine one if nothing is known before."""
+    """Return fitted constants by path with intervals, and why lines do not determine one without a prior."""
     spreads = np.array([c.spread for c in constants])
     covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
     deviations, measured = np.sqrt(np.diag(covariance)), {}

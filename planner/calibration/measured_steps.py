@@ -1,4 +1,4 @@
-"""Measured steps: a user's table, one run a line, with the place of each mistake, as runs that can be predicted."""
+"""Measured steps of a user's table, one run a line, with the place of each mistake, as runs that can be predicted."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A measured step: its line in the file, its machine, its layout, and its seconds."""
+    """A measured step of a user's table: its line, its machine, its layout, and its seconds."""
 
     line: int
     machine: Machine
@@ -35,7 +35,7 @@ class MeasuredRun:
 def precision(
     dtype: str, *, gradient_bytes: float, master_bytes: float = 4.0, optimizer_bytes: float = 8.0
 ) -> Precision:
-    """Return mixed precision: working weights as wide as the type, master weights and two moments in FP32."""
+    """Return a measured run's mixed precision: working weights as wide as the type, FP32 master weights and moments."""
     working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
     return Precision.model_validate(
         {
@@ -51,7 +51,7 @@ def precision(
 
 
 def dtype_of(text: str) -> Dtype | None:
-    """Return the type of the products that a log's name of a precision means; None where it names none."""
+    """Return the data type of products that a measured run's name of a precision means; None where it names none."""
     plain = text.lower().replace("bfloat", "bf").replace("float", "fp")
     return next((dtype for dtype in cast("tuple[Dtype, ...]", get_args(Dtype)) if dtype in plain), None)
 
@@ -98,24 +98,24 @@ RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "fu
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """One line of a table: the file, its number from 1 with the header, and the texts by column."""
+    """A line of a table of measured steps: the file, its number from 1 with the header, and the texts by column."""
 
     path: Path
     number: int
     texts: dict[str, str]
 
     def refuse(self, column: str, problem: str, remedy: str) -> Never:
-        """Raise the complaint about a column."""
+        """Raise an InputError about a column of a measured step's line."""
         value = f" (is {self.texts[column][:60]!r})" if self.texts.get(column) else ""
         raise InputError(f"{self.path}: line {self.number}: column {column}: {problem}{value}; {remedy}")
 
     def text(self, column: str, absent: str | None = None) -> str:
-        """Return a column's text, or `absent` where it is empty. InputError where it is empty and `absent` is None."""
+        """Return a measured line's text in a column, or `absent` if empty. InputError: empty, and `absent` is None."""
         value = self.texts.get(column) or absent
         return value if value is not None else self.refuse(column, "is missing", "add it")
 
     def number_of(self, column: str) -> float:
-        """Return a column's number greater than 0."""
+        """Return a measured line's number in a column, greater than 0."""
         try:
             value = float(self.text(column))
         except ValueError:
@@ -125,7 +125,7 @@ class TableLine:
         return value
 
     def count(self, column: str, absent: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
-        """Return a column's whole number, or `absent` where it is empty. InputError outside `least` to `most`."""
+        """Return a measured line's whole number in a column, `absent` if none. InputError outside `least` to `most`."""
         text = self.text(column, None if absent is None else str(absent))
         try:
             value = float(text)
@@ -136,14 +136,14 @@ class TableLine:
         return int(value)
 
     def yes(self, column: str, absent: bool) -> bool:
-        """Return a column's truth."""
+        """Return whether a measured line says yes or no in a column, or `absent` if empty."""
         text = self.text(column, "yes" if absent else "no").lower()
         if text not in (*YES, *NO):
             self.refuse(column, "must be yes or no", "correct it")
         return text in YES
 
     def entry(self, column: str, absent: str | None = None) -> str:
-        """Return a name of the column's part of the catalogue."""
+        """Return the catalogue name that a measured line has in a column."""
         name, kind = self.text(column, absent), CATALOGUE_OF[column]
         known = _entry_named(kind, name)
         if known is None:
@@ -152,7 +152,7 @@ class TableLine:
 
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[MeasuredRun]:
-    """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns."""
+    """Read a user's table of measured steps; accelerator and stack are those given, else the table's own columns."""
     given = {column: name for column, name in (("accelerator", gpu), ("software", software)) if name is not None}
     for column, name in given.items():
         kind = CATALOGUE_OF[column]
@@ -177,7 +177,7 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
 
 
 def _entry_named(kind: str, name: str) -> str | None:
-    """Return the catalogue's entry of a name, letter case and punctuation aside; None where there is none."""
+    """Return the catalogue's entry that a measured line names, case and punctuation aside; None where there is none."""
     *known, wanted = (re.sub(r"[\W_]", "", one.lower()) for one in (*catalogue(kind), name))
     return dict(zip(known, catalogue(kind), strict=True)).get(wanted)
 

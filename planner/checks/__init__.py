@@ -1,1 +1,1 @@
-"""The checker: every rule again, from physics alone, without any formulation or solver."""
+"""The checker of plans: every rule checked again from physics alone, without any formulation or solver."""

@@ -1,6 +1,6 @@
-"""Rules of the cables one by one, of the WAN gateway, and of the links that pipeline sends and rings share.
+"""Rules of a fabric's cables one by one, of its WAN gateway, and of the links that pipeline sends and rings share.
 
-What sends and rings load is counted here a second time: sends from the order of passes, links from the cables, flows
+The load of sends and rings is counted a second time: sends from the order of passes, links from the cables, and flows
 from the racks placed.
 """
 
@@ -31,7 +31,7 @@ FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
 
 
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
-    """Yield the fabrics of the plan's sites by name."""
+    """Yield the name and the fabric of each site of a plan whose cables are checked."""
     if physics.plan.fabric is not None and physics.instance.network is not None:
         for site, fabric in sorted(physics.plan.fabric.sites.items()):
             if site in physics.racks_by_site:
@@ -39,27 +39,27 @@ def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
 
 
 def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
-    """Yield the fabrics that can be wired, with the design behind each: only these have counts."""
+    """Yield the fabrics of a plan that can be wired, with the design behind each: only their cables are counted."""
     for site, fabric, network in fabrics(physics):
         if site in physics.wired:
             yield site, fabric, network, physics.wired[site]
 
 
 class LinkRates(NamedTuple):
-    """Rates in Gbps of a GPU's link to its leaf, a lane of its NIC, and of a link between switches, a whole port."""
+    """Link rates in Gbps for the check of cables: GPU to leaf, a lane of its NIC; switch to switch, a whole port."""
 
     gpu_gbps: float
     switch_gbps: float
 
 
 def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
-    """Recompute the rates of links from the instance's NIC, its lanes, and the switch of the leaves."""
+    """Recompute the rates in Gbps of a fabric's links from the instance's NIC, its lanes, and the leaves' switch."""
     nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
     return LinkRates(nic_gbps / lanes, physics.switches[switch].port_gbps)
 
 
 class Count:
-    """Cables by stage, and ports in use by tier, both ends ticked off; `tiers`: the switches and the ports of each."""
+    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each."""
 
     def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
@@ -73,7 +73,7 @@ class Count:
             self._tick(cable.high_tier, cable.high, cable.high_port)
 
     def _tick(self, tier: str, switch: Ints, port: Ints) -> None:
-        """Mark ports as used, and name the first that is used already or not there."""
+        """Mark switch ports as taken by a cable, and name the first that is taken already or does not exist."""
         switches, ports = self.used[tier].shape
         there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
         if not there.all():
@@ -90,7 +90,7 @@ class Count:
 
 
 def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:
-    """Yield cables by the parts of ports that they take: one at a GPU's end of a leaf, all of both between switches."""
+    """Yield a fabric's cables by the parts of ports that they take: one at the GPU's end of a leaf, else all."""
     part = np.arange(split, dtype=np.int64)
     for cable in stream:
         if split == 1 or cable.low_tier == "gpu":
@@ -102,7 +102,7 @@ def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]
 
 
 def cables(physics: PlanPhysics) -> Violations:
-    """Check that cables that can be ticked off use no port twice, reach every GPU once, and are as many as stated."""
+    """Check that a fabric's cables use no switch port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
         rule, gateway, split = f"cables[{site}]", fabric.wan_gateway, design.split
         shapes: dict[str, tuple[int, int]] = {
@@ -141,7 +141,7 @@ def cables(physics: PlanPhysics) -> Violations:
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that WAN gateways are just where they are asked for, their figures, and that gradients fit their links."""
+    """Check that fabrics have WAN gateways only where asked for, their figures, and that gradients fit their links."""
     split = physics.plan.sites
     between = split.links if split is not None and physics.instance.wan is not None else None
     for site, fabric, network in fabrics(physics):
@@ -183,7 +183,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
 
 
 def exchange_gbps(physics: PlanPhysics, site: str) -> float:
-    """Recompute the rate of a site's gradients over all links in the time that the step assumes, without headroom."""
+    """Recompute the rate of a site's gradients over all WAN links in the time that the step assumes, no headroom."""
     metrics, split, layout, training = physics.metrics, physics.plan.sites, physics.plan.layout, physics.replicas.keys()
     if metrics is None or split is None or layout is None or site not in training:
         return 0.0
@@ -198,7 +198,7 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
 
 
 def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
-    """Recompute the share of a site's uplinks that the exchange leaves free; all of them without a WAN gateway."""
+    """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
         return FreeUplinks()
@@ -207,7 +207,7 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUpl
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
-    """Count the sends that leave a stage while its own rings run: of racks apart, several of them to a stage.
+    """Count the pipeline sends that leave a stage of several racks while the stage's own all-reduce rings run.
 
     With gradients reduced once a step, the rings of a chunk begin within its last backward pass, and the chunk sends
     once more behind it, if any stage comes before. With gradients or weights sharded (ZeRO-2 and 3) rings run in every
@@ -226,7 +226,7 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
 
 
 def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
-    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack."""
+    """Count the racks of a leaf domain, pod and zone, and the links out of it for a GPU of each rack, in NICs."""
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
     in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
@@ -245,7 +245,7 @@ def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]
 
 
 def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int, int]:
-    """Count the sends that leave or enter, and the rings that cross the edge of, the block of racks with the most."""
+    """Count the pipeline sends and all-reduce rings that cross the edge of the block of racks with the most."""
     pairs = [*pairwise(stages), *([(stages[-1], stages[0])] if wrap and len(stages) > 1 else [])]
     hops = [(first // block, second // block) for one, two in pairs for first, second in zip(one, two, strict=False)]
     out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
@@ -256,7 +256,7 @@ def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int
 
 @needs("layout")
 def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the slowdowns of the links that sends and rings cross at once: alone, and with the flows of both added."""
+    """Check the stated slowdowns of fabric links that pipeline sends and rings cross at once, alone and together."""
     met, phi = sends_that_meet(physics, layout), physics.transport_slowdown
     yield from figures("sends_beside_rings", layout.metrics, {"sends_beside_rings": met})
     for site, fabric, _, design in wired(physics):

@@ -34,7 +34,7 @@ BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def reason(physics: PlanPhysics) -> Violations:
-    """Check that a plan without decisions says why, and that no other does."""
+    """Check that a plan without decisions gives its reason as a conflict, and that no other plan does."""
     plan = physics.plan
     if plan.status == "infeasible" and plan.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
@@ -48,7 +48,7 @@ def reason(physics: PlanPhysics) -> Violations:
 
 
 def certificates(plan: Plan) -> dict[str, Certificate]:
-    """Return the certificates by decision, those of the pools' layouts included."""
+    """Return the certificates of a plan by decision, those of the pools' layouts included."""
     decisions = {name: getattr(plan, name) for name in DECISIONS}
     if plan.pools is not None:
         decisions |= {f"pools.layouts.{name}": layout for name, layout in plan.pools.layouts.items()}
@@ -60,7 +60,7 @@ def _distance(value: float | None, bound: float | None) -> float:
 
 
 def _gap(rule: str, value: float | None, bound: float | None, stated: float | None) -> Violations:
-    """Check that a stated gap is that of value and bound; gaps below the tolerance are rounding."""
+    """Check that the gap a certificate states is that of its value and bound; gaps below the tolerance are rounding."""
     found = None if value is None or bound is None else _distance(value, bound)
     if (found is None) != (stated is None) or (
         found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)
@@ -92,7 +92,7 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
-    """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
+    """Recompute the objective of the sites' certificate in USD: bill or cost of the run, and soft-rule penalties."""
     price, split = recomputed(physics), physics.plan.sites
     if price is None:
         return None
@@ -115,7 +115,7 @@ def _value(physics: PlanPhysics) -> float | None:
 
 
 def objective(physics: PlanPhysics) -> Violations:
-    """Check that the objective is the one asked for, as recomputed, with no bound above it."""
+    """Check that the plan's objective is the one asked for, as recomputed, with no bound above it."""
     result, name, value = physics.plan.objective, physics.instance.objective.minimize, _value(physics)
     yield from must_be("objective", "name", result.name, name)
     if value is not None:
@@ -130,7 +130,7 @@ def objective(physics: PlanPhysics) -> Violations:
 
 
 def cheaper(physics: PlanPhysics) -> Violations:
-    """Check that the plan named as cheaper is cheaper, almost as fast, and no faster than is possible."""
+    """Check that the cheaper plan that the objective names costs less, is almost as fast, and breaks no bound."""
     result, usd, rule = physics.plan.objective, _capital_usd(physics), "objective[cheaper]"
     if result.cheaper is None:
         return
@@ -147,7 +147,7 @@ def cheaper(physics: PlanPhysics) -> Violations:
 
 
 def simplest(physics: PlanPhysics) -> Violations:
-    """Check that the plan named as simpler is within 2 % of the fewest days, no dearer, and has all layers."""
+    """Check that the simpler plan that the objective names is within 2 % of the fewest days and no dearer."""
     result, rule = physics.plan.objective, "objective[simplest]"
     simpler, fewest_days = result.simplest, result.ends[0].value if result.ends else result.value
     if simpler is None:
@@ -167,7 +167,7 @@ def simplest(physics: PlanPhysics) -> Violations:
 
 
 def freed(physics: PlanPhysics) -> Violations:
-    """Check that a framework binds the layers of stages, and that without it they fit and are faster as is said."""
+    """Check that the framework's rules bind the layers of stages, and how much faster the plan is without them."""
     free, rule, layout = physics.plan.objective.freed, "objective[freed]", physics.plan.layout
     if free is None:
         return
@@ -189,7 +189,7 @@ def freed(physics: PlanPhysics) -> Violations:
 
 
 def ends(physics: PlanPhysics) -> Violations:
-    """Check that the ends keep within the tolerance of the ones before, and that the last one left the plan."""
+    """Check that each end of a plan's choice (capital, leaf, simplicity) keeps the tolerance; the last is the plan."""
     result, asked, rule = physics.plan.objective, physics.instance.objective, "objective[ends]"
     if not result.ends or result.value is None:
         return
@@ -232,7 +232,7 @@ def ends(physics: PlanPhysics) -> Violations:
 
 
 def _share_under_one_leaf(placement: PlacementPlan) -> float:
-    """Return the least share, of all sites, of stages whose racks are all under one leaf."""
+    """Recompute the least share, over all sites, of pipeline stages whose racks are all under one leaf."""
     shares = []
     for site in placement.sites.values():
         leaves: dict[int, set[int]] = {}
@@ -243,7 +243,7 @@ def _share_under_one_leaf(placement: PlacementPlan) -> float:
 
 
 def status(physics: PlanPhysics) -> Violations:
-    """Check that the plan is called optimal only at its bound, with every certificate, and by proof."""
+    """Check that a plan is called optimal only at its bound, with every certificate, and by proof."""
     plan, asked, choose = physics.plan, physics.instance.objective, physics.instance.workload.choose
     if plan.status != "optimal":
         return
@@ -261,7 +261,7 @@ def status(physics: PlanPhysics) -> Violations:
 
 
 def claims(physics: PlanPhysics) -> Violations:
-    """Check what each certificate says: who proved its bound, of which question, how it was confirmed or on trust."""
+    """Check each certificate's claims: who proved its bound, of which question, how it was confirmed or on trust."""
     every = [*_of_joint(physics), *_of_milps(physics), *_of_pools(physics)]
     columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
     goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
@@ -278,7 +278,7 @@ def claims(physics: PlanPhysics) -> Violations:
 
 
 def _of_joint(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield what layout, fabric and placement may claim, proven together; sizes are those of the sites' MILP."""
+    """Yield what the certificates of layout, fabric and placement, proven jointly, may claim; sizes are the MILP's."""
     plan = physics.plan
     if plan.layout is None:
         return
@@ -307,7 +307,7 @@ def _of_joint(physics: PlanPhysics) -> Iterator[Claim]:
 
 
 def _of_milps(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield what a bound on sites or fibre may claim: HiGHS through Pyomo, its formulation and what it was given."""
+    """Yield what the certificates of sites and fibre may claim: HiGHS through Pyomo, and the formulation."""
     layout = physics.plan.layout
     for name, allowed in BY_MILP.items():
         section = getattr(physics.plan, name)
@@ -325,7 +325,7 @@ def _of_milps(physics: PlanPhysics) -> Iterator[Claim]:
 
 
 def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield what pools may claim: the layout of a pool no bound, as the certificate of the shares has it."""
+    """Yield what the certificates of pools may claim: each pool's layout no bound, which the shares' one has."""
     pools, phi = physics.plan.pools, physics.transport_slowdown
     if pools is None:
         return
@@ -354,7 +354,7 @@ def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
 
 @needs("pools")
 def shares_space(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
-    """Check the space of the shares' certificate: its keys, the pools, and how the search of them ended."""
+    """Check the space that the certificate of pool shares states: its keys, its pools, and how the search ended."""
     space, ended = pools.certificate.space, pools.certificate.space.get("ended")
     yield from once("pools_claims", "keys of the space", space, ("boxes", "ended", "pools", "searches"))
     yield from must_be("pools_claims", "pools searched", space.get("pools"), len(physics.instance.hardware.pools))
@@ -364,7 +364,7 @@ def shares_space(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
 
 
 def declared_space(physics: PlanPhysics) -> Violations:
-    """Check that a joint bound is of the declared space, which is the one that the columns are enumerated in."""
+    """Check that the bound of a joint certificate is over the declared space, the one that the check enumerates."""
     result = physics.plan.objective
     joint = physics.plan.layout is not None and result.name in certificate.UNITS
     space, outside = certificate.declared_space(physics.instance.workload.rules), certificate.OUTSIDE
@@ -376,7 +376,7 @@ def declared_space(physics: PlanPhysics) -> Violations:
 
 
 def solved(physics: PlanPhysics) -> Violations:
-    """Check that the plan has the hash of its instance, and that its search ended by proof just where it is proven."""
+    """Check that a plan has the hash of its instance, and that its search ended by proof just where it is proven."""
     plan, wanted = physics.plan, instance_sha256(physics.instance)
     yield from must_be("instance_hash", "instance_sha256", plan.instance_sha256, wanted)
     if plan.stopped == "proved" and plan.status not in ("optimal", "infeasible"):

@@ -1,4 +1,4 @@
-"""The rules again, from physics alone: imports no formulation and no solver; every rule that a plan breaks.
+"""Check a plan: run every rule again, from physics alone and without a solver, and list all that the plan breaks.
 
 Limits are compared with figures recomputed from the decisions, never with those that the plan states of itself.
 """
@@ -47,12 +47,12 @@ BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules th
 
 
 def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
-    """Return every rule that the plan breaks, in numbers; `stop` ends the check of the columns of its bound alone."""
+    """Return every rule that a plan breaks, in numbers; `stop` ends only the check of the columns below its bound."""
     return list(violations(plan, stop=stop))
 
 
 def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Violations:
-    """Yield the rules that the plan breaks one by one, as `check` has them."""
+    """Yield the rules that a plan breaks one by one, as `check` returns them."""
     physics = PlanPhysics(plan=plan, stop=stop)
     if isinstance(plan.instance, FabricInstance):
         yield from _run("fabric", fabric.ALONE, physics)
@@ -71,7 +71,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
 
 
 def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violations:
-    """Run rules one by one; arithmetic that fails breaks a rule, a defect of a rule is reported as `checker`."""
+    """Run the rules of a plan's section; failing arithmetic breaks a rule, a rule's defect is reported as `checker`."""
     for rule in rules:
         try:
             yield from rule(physics)
@@ -82,7 +82,7 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violati
 
 
 def names_resolved(physics: PlanPhysics) -> Violations:
-    """Check that every part of the instance is given in full, not as a catalogue name."""
+    """Check that a plan holds every part of its instance in full, not as a catalogue name."""
     instance, network = physics.instance, physics.instance.network
     kinds: dict[str, type] = {"accelerator": Accelerator, "rack": Rack}
     kinds |= {"model": Model, "software": Software, "precision": Precision}
@@ -97,7 +97,7 @@ def names_resolved(physics: PlanPhysics) -> Violations:
 
 
 def known_references(physics: PlanPhysics) -> Violations:
-    """Check that every name of the grid and the wide area is unique and known, and every pin names a decision."""
+    """Check that names of a plan's grid and wide area are unique and known, and that every pin names a decision."""
     instance = physics.instance
     faults = chain(check_pins(instance), pool_problems(instance), grid_problems(physics.grid))
     for fault in chain(faults, wan_problems(physics.grid, physics.wan)):
@@ -105,7 +105,7 @@ def known_references(physics: PlanPhysics) -> Violations:
 
 
 def peak_known(physics: PlanPhysics) -> Violations:
-    """Check that the accelerator has a peak rate for the compute precision."""
+    """Check that the accelerator of a plan's instance has a peak rate for the compute precision."""
     machine = machine_of(physics.instance)
     if machine.precision.compute not in machine.gpu.peak_flop_per_second:
         known = ", ".join(sorted(machine.gpu.peak_flop_per_second)) or "0 types"
@@ -113,7 +113,7 @@ def peak_known(physics: PlanPhysics) -> Violations:
 
 
 def complete(physics: PlanPhysics) -> Violations:
-    """Check that the plan has a section for every decision that the instance asks for, and no other."""
+    """Check that a plan has a section for every decision that its instance asks for, and no other."""
     plan, instance = physics.plan, physics.instance
     pooled, wired = bool(instance.hardware.pools), instance.network is not None
     asked = {"sites": instance.grid is not None, "layout": not pooled, "pools": pooled, "cost": True}
@@ -124,7 +124,7 @@ def complete(physics: PlanPhysics) -> Violations:
 
 
 def rules_of(instance: Instance) -> set[str]:
-    """Return the names of the rules that the instance has."""
+    """Return the names of all rules that an instance has, which a plan's conflict may name."""
     limits, wan, network = instance.limits, instance.wan, instance.network
     given = ("facility_power_mw", "budget_usd", "deadline_days")
     there = dict.fromkeys(("memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)), True)
@@ -138,7 +138,7 @@ def rules_of(instance: Instance) -> set[str]:
 
 
 def known_rules(physics: PlanPhysics) -> Violations:
-    """Check that a conflict names rules of the instance, each once, and that a plan of unknown status names none."""
+    """Check that a plan's conflict names rules of its instance, each once, and none where the status is unknown."""
     plan, why = physics.plan, physics.plan.conflict
     if why is None:
         return
@@ -158,7 +158,7 @@ def known_rules(physics: PlanPhysics) -> Violations:
 
 
 def ended(physics: PlanPhysics) -> Violations:
-    """Check that a plan without decisions claims no bound, and has no more of a proof than what was refused."""
+    """Check that a plan without decisions claims no bound, and holds no proof but for what was refused."""
     plan, objective = physics.plan, physics.plan.objective
     yield from must_be("ended", "objective", objective.name, physics.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
@@ -178,13 +178,13 @@ def ended(physics: PlanPhysics) -> Violations:
 
 
 def _refused(proof: JointProof) -> JointProof:
-    """Return the part of a proof that an instance without a plan may have: maximum racks and refused columns."""
+    """Return the part of a proof that a plan without decisions may hold: maximum racks and refused columns."""
     names = "max_racks_by_wired_gpus", "joined_racks_by_wired_gpus", "columns"
     return JointProof(**{name: getattr(proof, name) for name in names})
 
 
 def no_column(physics: PlanPhysics) -> Violations:
-    """Check that only listed columns keep the rules in conflict; where sites or fabrics conflict, it is on trust."""
+    """Check that no column outside those listed keeps the rules in conflict; conflicts of sites, fabrics on trust."""
     why, proof, instance, phi = physics.plan.conflict, physics.plan.proof, physics.instance, physics.transport_slowdown
     hardware, limits = instance.hardware, instance.limits
     if physics.plan.status != "infeasible" or why is None or not why.rules:
@@ -214,7 +214,7 @@ def no_column(physics: PlanPhysics) -> Violations:
 
 
 def pools_in_conflict(physics: PlanPhysics) -> Violations:
-    """Check in numbers that the racks of all pools break the limit that they are said to break."""
+    """Check in numbers that the racks of all pools break the limit that a plan's conflict says they break."""
     why, limits = physics.plan.conflict, physics.instance.limits
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return

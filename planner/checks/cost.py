@@ -1,4 +1,4 @@
-"""Rules of money: the bill and the budget, energy, money and carbon of the whole run, and the curve of plans."""
+"""Rules of money: bill and budget, energy, money and carbon of the whole run, and the curve of money against days."""
 
 import math
 from itertools import pairwise
@@ -22,7 +22,7 @@ RUN_FIGURES = {
 
 
 def recomputed(physics: PlanPhysics) -> Cost | None:
-    """Price a plan from its counts; None where the price of a part is not known."""
+    """Price a plan again from its counts, to check its bill; None where the price of a part is not known."""
     plan, network = physics.plan, physics.instance.network
     split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
@@ -51,7 +51,7 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
 
 
 def bill(physics: PlanPhysics) -> Violations:
-    """Check that every part of the bill, and their total, are as counts and prices give them."""
+    """Check that every part of a plan's bill, and their total, are as counts and prices give them."""
     stated, found = physics.plan.cost, recomputed(physics)
     if stated is None or found is None:
         return
@@ -63,7 +63,7 @@ def bill(physics: PlanPhysics) -> Violations:
 
 
 def budget(physics: PlanPhysics) -> Violations:
-    """Check that the total, and of the goal cost of ownership the whole run, is within the budget, to the cent."""
+    """Check that a plan's bill, under the goal cost of ownership its whole run, is within the budget, to the cent."""
     limit, found = physics.instance.limits.budget_usd, recomputed(physics)
     spent = {("budget", "in all"): found.total_usd if found is not None else None}
     if physics.instance.objective.minimize == TCO:
@@ -74,7 +74,7 @@ def budget(physics: PlanPhysics) -> Violations:
 
 
 def _run(physics: PlanPhysics, days: float | None) -> RunPlan | None:
-    """Recompute the run of a plan with so many days to train; None where these or a price are not known."""
+    """Recompute the cost and energy of a plan's run over some days; None where days or a price are not known."""
     instance, money = physics.instance, recomputed(physics)
     if money is None or days is None:
         return None
@@ -93,7 +93,7 @@ def total_usd(physics: PlanPhysics) -> float | None:
 
 @needs("run")
 def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
-    """Check the length, energy, CO2 and money of a run, in all, by site and by year; a plan without days has none."""
+    """Check a run's length, energy, CO2 and cost, in all, by site and by year; a plan without days has none."""
     layout, pools = physics.plan.layout, physics.plan.pools
     if layout is None and pools is None:
         yield broken("run_length", f"{stated.days:g} days stated of a plan that has 0 layouts")
@@ -118,7 +118,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that each point is within limits and curve, pays its racks, and that days and bounds fall with capital."""
+    """Check that each point of a curve is within limits, pays its racks, and days and bounds fall with capital."""
     limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
     yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
@@ -150,7 +150,7 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
 
 @needs("curve", "layout", "cost")
 def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: Cost) -> Violations:
-    """Check that the point of the plan itself, if one is, has the plan's figures, and that no point beats its bound."""
+    """Check that a curve's point of the plan itself, if any, has the plan's figures, and no point beats its bound."""
     found = {
         "days_to_train": layout.metrics.days_to_train,
         "capital_usd": cost.total_usd + (physics.plan.sites.excess_usd if physics.plan.sites else 0.0),
@@ -166,7 +166,7 @@ def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: 
 
 @needs("curve")
 def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that the points cover, within the share stated, every plan whose days are as its point's bound allows.
+    """Check that a curve's points cover, within the share stated, every plan whose days its bounds allow.
 
     A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
     one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.

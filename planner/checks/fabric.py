@@ -66,7 +66,7 @@ def switch(physics: PlanPhysics) -> Violations:
 
 
 def wirable(physics: PlanPhysics) -> Violations:
-    """Check that every tier fits its ports, with equal bundles, and each endpoint reaches every other."""
+    """Check that every tier of a fabric fits its ports, with equal bundles, and each endpoint reaches every other."""
     for site, fabric, network in fabrics(physics):
         rule, fault = f"wirable[{site}]", design_fault(fabric, physics.cabled_racks(site))
         if fault:
@@ -82,7 +82,7 @@ def wirable(physics: PlanPhysics) -> Violations:
 
 
 def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
-    """Return the figures of a tier as the wiring makes them; the oversubscription of a leaf by the `rates` of links."""
+    """Recompute a fabric tier's figures from its wiring; the oversubscription of a leaf by the `rates` of links."""
     down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
     if not design.single:
         over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
@@ -98,7 +98,7 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
 
 
 def wiring(physics: PlanPhysics) -> Violations:
-    """Check each tier, all counts, price and power as wired, the network's limits, and the loss that it survives."""
+    """Check a fabric's tiers, counts, price and power as wired, the network's limits, and the loss that it survives."""
     for site, fabric, network, design in wired(physics):
         rates = link_rates(physics, fabric.lanes, fabric.switch)
         for fault in network_limits(network, fabric.family, design, rates):
@@ -123,12 +123,12 @@ def wiring(physics: PlanPhysics) -> Violations:
 
 
 def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: Design) -> Bill:
-    """Recompute the price and power of a fabric from its design and the model of each tier."""
+    """Recompute the price in USD and the power of a fabric from its design and the switch model of each tier."""
     return bill(network, physics.switches[fabric.switch], design, physics.above(fabric))
 
 
 def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:
-    """Check a design against the oversubscription that its network allows, and the loss that it is to survive.
+    """Check a fabric design against the oversubscription that its network allows, and the loss it is to survive.
 
     The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
     ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, of a spine's ports down over up where
@@ -169,7 +169,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
 
 
 def cut_by(design: Design) -> tuple[int, int]:
-    """Return the links of a leaf upwards and the ways up that share no switch; (0, 0) where nothing is above a leaf.
+    """Recompute a leaf's links upwards and its ways up that share no switch; (0, 0) where nothing is above a leaf.
 
     A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
     cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves where
@@ -185,7 +185,7 @@ def cut_by(design: Design) -> tuple[int, int]:
 
 
 def joined_racks(instance: Instance, wired_gpus: int) -> float:
-    """Count the racks of the largest fabric that can be wired where its leaf is pinned or it has at most two tiers.
+    """Bound the racks of the largest fabric that can be wired where its leaf is pinned or it has one or two tiers.
 
     Designs are tried, the largest leaf domains first. Infinity where a leaf keeps a port towards a third tier or
     another group.
@@ -232,7 +232,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 @needs("layout")
 def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the shares of traffic out of leaves, pods and zones, and the slowdowns by uplinks that are stated."""
+    """Check a fabric's stated shares of traffic out of leaves, pods and zones, and its slowdowns by uplinks."""
     phi, group = physics.transport_slowdown, strategy_of(layout).unit_racks(physics.gpus_per_rack)
     for site, fabric, _, design in wired(physics):
         if site not in physics.crossings:
@@ -258,7 +258,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the racks that carry replicas are cabled, with the GPUs of each that work."""
+    """Check that a fabric cables the racks that carry replicas, with the GPUs of each that work."""
     own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
     work = -(-own // layout.racks_per_replica)
     for site, _, _ in fabrics(physics):
@@ -273,7 +273,7 @@ def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 
 def transport_factor(physics: PlanPhysics) -> Violations:
-    """Check that the transport's slowdown is that of a repeated simulation, and stated only where the instance asks."""
+    """Check that a fabric's transport slowdown is that of a repeated simulation, and stated only where asked for."""
     stated, simulated = physics.plan.transport, factor(physics.instance.network)
     if stated is not None and simulated is not None:
         yield from figures("transport_factor", stated, simulated.model_dump())
@@ -283,7 +283,7 @@ def transport_factor(physics: PlanPhysics) -> Violations:
 
 
 def pins(physics: PlanPhysics) -> Violations:
-    """Check that the fabrics have the pinned values, a site's own over those of all sites."""
+    """Check that the fabrics of a plan have the pinned values, a site's own pin over that of all sites."""
     names = "planes", "ports_per_switch", "leaf_domain_racks", "rails_per_pod", "leaf_domains_per_pod", "group_links"
     pinned = {path: value for path, value in sorted(physics.instance.pins.items()) if path.startswith("fabric.")}
     for place, fabric, _ in fabrics(physics):
@@ -299,7 +299,7 @@ def pins(physics: PlanPhysics) -> Violations:
 
 
 def question(physics: PlanPhysics) -> Violations:
-    """Check that the question is given in full and that its hash is that of the question."""
+    """Check that the question for a fabric alone is stated in full, and that its hash is that of the question."""
     network = physics.instance.network
     offered = (*network.switches, *network.media) if network else ()
     named = [part for part in (*offered, physics.instance.hardware.rack) if isinstance(part, str)]
@@ -309,7 +309,7 @@ def question(physics: PlanPhysics) -> Violations:
 
 
 def one_fabric(physics: PlanPhysics) -> Violations:
-    """Check that the plan has a fabric of the one cluster with every host cabled, or a reason why it has none."""
+    """Check that a plan of a fabric alone has one fabric with every host cabled, or a reason why it has none."""
     plan, racks = physics.plan, physics.instance.hardware.racks or 0
     if (plan.fabric is None) != (plan.conflict is not None) or plan.layout is not None or plan.sites is not None:
         stated = f"{int(plan.fabric is not None)} fabrics, {int(plan.conflict is not None)} conflicts"
@@ -323,7 +323,7 @@ def one_fabric(physics: PlanPhysics) -> Violations:
 
 @needs("fabric", "network")
 def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violations:
-    """Check that objective, bill and fabric state one price within the budget, and no kind listed has a lower one."""
+    """Check that objective, bill and fabric state one price within the budget, no listed kind of fabric costs less."""
     objective, cost = physics.plan.objective, physics.plan.cost
     if CLUSTER not in plan.sites:
         return
@@ -345,7 +345,7 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
 def frontier(
     physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
 ) -> Violations:
-    """Check the rows of a site, by cost: the figures of each, and that no other matches or beats it in all merits."""
+    """Check the rows of a site's fabric frontier: the figures of each, and that no other matches or beats it."""
     network, layout = physics.instance.network, physics.plan.layout
     if network is None or layout is None:
         yield broken(f"frontier[{site}]", f"{len(rows)} rows, and no network or layout to compare them by")
@@ -368,7 +368,7 @@ def frontier(
 
 
 def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
-    """Yield the choices of a row that nothing can be computed from, or that the network does not offer."""
+    """Yield the choices of a row of a fabric frontier that are impossible, or that the network does not offer."""
     for name in COUNTS:
         value = row.get(name, 0)
         if not isinstance(value, int) or value < 0 or (value < 1 and name in ("lanes", "split", "leaf_down")):
@@ -395,7 +395,7 @@ def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
 
 
 def _models(row: Row) -> list[str]:
-    """Return the models of a row's leaves, spines, cores and super-spines, which are of the cores', by name."""
+    """Return the switch models of a frontier row's leaves, spines, cores and super-spines (the cores') by name."""
     spine, core = (row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))
     return [row["switch"], spine, core, core]
 
@@ -412,14 +412,14 @@ def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Desi
 
 
 def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
-    """Return the rates of the wide area and of the exchange of gradients at a site's WAN gateway, in Gbps."""
+    """Return the rates in Gbps of the wide area and of the gradient exchange at the WAN gateway of a site's fabric."""
     fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
     gateway = fabric.wan_gateway if fabric else None
     return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
 
 
 def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
-    """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
+    """Check that a row of a fabric frontier can be wired, keeps the network's rules, and states its own figures."""
     design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
     reasons = list(unwirable(design))
     yield from (broken(rule, reason) for reason in reasons)

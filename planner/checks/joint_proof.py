@@ -1,4 +1,4 @@
-"""Rules of the joint optimum's proof: racks, prices, excluded columns, bounds, and columns that it forgets."""
+"""Rules of the joint optimum's proof: racks, prices, excluded columns, bounds, and columns that it leaves out."""
 
 import math
 from collections import Counter
@@ -38,7 +38,7 @@ def _cut_key(cut: Cut) -> Key:
 
 
 def name_of(key: Key) -> str:
-    """Name a column in words."""
+    """Name a column of a joint proof in words: its degrees of parallelism, schedule, ZeRO stage and recomputation."""
     tensor, batch, recompute, together, context, expert, inner, overlap, schedule, zero, p, v, q = key
     parts = [
         f"TP {tensor}" + (f" (inner {inner})" if inner > 1 else ""),
@@ -61,7 +61,7 @@ def missing_columns(
     transport_slowdown: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Violations:
-    """Check that no column of the declared space is below a bound in days, but for those that the proof lists.
+    """Check that no column of the declared space is below a proof's bound in days, but for those that it lists.
 
     A column is a way to cut the model, at any number of replicas that the money may buy; its least time is that of
     every split of layers that memory holds, on a network that nothing slows but the transport, with free fibre. Cuts
@@ -104,7 +104,7 @@ def _columns_below(
     listed: dict[Key, list[ExcludedColumn]],
     stop: Callable[[], bool],
 ) -> Violations:
-    """Yield columns that are faster than the proof's bound, up to `MOST_NAMED`; cuts with the lowest floors first."""
+    """Yield violations by columns faster than a proof's bound, at most `MOST_NAMED`, lowest floors first."""
     wrong: set[Key] = set()
     limit = days / space.days_a_second * (1 - ROUNDING)
     for _, cut, ranges in sorted(cuts, key=lambda entry: entry[0]):
@@ -133,7 +133,7 @@ def _columns_below(
 def _faster(
     cut: Cut, zero: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, days: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, days) of a column with these replicas below so many days; None where there is none."""
+    """Return (micro-batches, days) of a column with these replicas that refutes a proof's bound in days, or None."""
     space, counts = cut.space, cut.space.counts(cut.shape, pipelines, replicas, micro_batches)
     if not len(counts):
         return None
@@ -145,14 +145,14 @@ def _faster(
 
 
 def joined_racks_stated(instance: Instance, proof: JointProof) -> Violations:
-    """Check that no fabric can be wired for more racks of a site than the proof says are joined at most."""
+    """Check that no fabric can be wired for more racks of a site than the joint proof says are joined at most."""
     for gpus, most in sorted(proof.joined_racks_by_wired_gpus.items()):
         sides = f"racks that a fabric joins with {gpus} cabled", "joined at most by the proof"
         yield from at_most(f"joined_racks_stated[{gpus}]", joined_racks(instance, gpus), most, *sides)
 
 
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
-    """Check the most racks against arithmetic, fewer GPUs cabled, and the plan's; between they are on trust (MILP)."""
+    """Check a proof's most racks against arithmetic, fewer GPUs cabled, and the plan's; the rest is on trust."""
     stated = sorted(proof.max_racks_by_wired_gpus.items())
     for gpus, most in stated:
         rule, what, limit = f"max_racks_stated[{gpus}]", f"racks at most with {gpus} cabled", max_racks(instance, gpus)
@@ -176,7 +176,7 @@ def proof_violations(
     racks_in_use: int = 0,
     wired_gpus: int = 0,
 ) -> Violations:
-    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan."""
+    """Check a joint proof of days to train: `days`, a plan's value; `bound`, the claimed bound of every plan."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
         wanted = min_fabric_usd(asked.network) if asked.network is not None else None
@@ -206,7 +206,7 @@ def proof_violations(
 
 
 def _block(physics: PlanPhysics, layout: LayoutPlan) -> tuple[RackBlock, int] | None:
-    """Return the block of racks that holds whole replicas of a layout, and the racks of the blocks that work."""
+    """Recompute the block of racks that holds whole replicas of a layout, and the racks of the blocks in use."""
     packed = {name: getattr(layout, name) for name in ("pipeline_parallel", "stages_per_rack", "replicas_per_rack")}
     block = block_of(physics.gpus_per_rack, layout.degrees, **packed)
     if block is None:
@@ -215,7 +215,7 @@ def _block(physics: PlanPhysics, layout: LayoutPlan) -> tuple[RackBlock, int] | 
 
 
 def highest_bound(plan: Plan) -> float | None:
-    """Return the highest bound in days that a plan states anywhere; None where it states none."""
+    """Return the highest bound in days that a plan states anywhere, for the check; None where it states none."""
     objective, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
     stated = [objective.bound, objective.joint_bound, objective.fabric_free_bound]
     stated += [decision.certificate.bound for decision in decisions if decision]
@@ -224,7 +224,7 @@ def highest_bound(plan: Plan) -> float | None:
 
 @needs("layout")
 def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
+    """Check every bound that a plan states in days by its joint proof; without one only arithmetic supports it."""
     plan, goal = physics.plan, physics.instance.objective.minimize
     proof, objective = plan.proof or JointProof(), plan.objective
     # A layout under the goal loss is the fastest of the chosen model, whose loss the objective is.
@@ -249,7 +249,7 @@ def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 def _none_is_sooner(
     physics: PlanPhysics, rule: str, asked: Instance, own: AlternativeProof | None, bound: float
 ) -> Violations:
-    """Check by its proof that no plan of a question is below a bound, the deadline at most; of 0 days nothing."""
+    """Check by a question's proof that no plan of it trains in fewer days than a bound, at most the deadline."""
     bound = min(max(0.0, bound), physics.instance.limits.deadline_days or math.inf)
     stated, layout = physics.plan.proof or JointProof(), physics.plan.layout
     proof, days = stated, layout.metrics.days_to_train if layout is not None else None
@@ -263,7 +263,7 @@ def _none_is_sooner(
 
 
 def alternatives(physics: PlanPhysics) -> Violations:
-    """Check that no plan on an alternative to the hardware ends before the bound, by the proof of each."""
+    """Check by the proof of each alternative GPU and rack that no plan on it ends before the bound."""
     rule, objective, hardware = "alternatives", physics.plan.objective, physics.instance.hardware
     if physics.plan.layout is not None:
         name, stated = hardware_kind(hardware)[0] if hardware.alternatives else "", physics.plan.layout.accelerator
@@ -280,7 +280,7 @@ def alternatives(physics: PlanPhysics) -> Violations:
 
 
 def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, float], Instance]]:
-    """Yield the questions of the goal finish_date with their GPU, rack and the months to wait for at most.
+    """Yield the questions that a proof of the goal finish_date answers, by GPU, rack and months to wait at most.
 
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
@@ -304,7 +304,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
 
 @needs("layout")
 def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
-    """Check by a proof for each GPU and month to wait for, the plan's own among them, that no plan ends earlier."""
+    """Check by a proof for each GPU and each start month, the plan's own among them, that no plan finishes earlier."""
     proof, bound = physics.plan.proof, highest_bound(physics.plan)
     if physics.plan.objective.name != "finish_date" or bound is None:
         return
@@ -325,7 +325,7 @@ def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
 
 @needs("layout")
 def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the stated limit of a plan: exactly for a cluster; with a grid by each limit alone."""
+    """Check what the objective says limits a plan: exactly for a cluster; with a grid by each limit alone."""
     objective, limits, found = physics.plan.objective, physics.instance.limits, _block(physics, layout)
     stated, more = objective.limited_by, 0 if found is None else found[1] + found[0].racks
     if stated == "tolerance":

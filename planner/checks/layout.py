@@ -32,7 +32,7 @@ def well_formed(physics: PlanPhysics) -> Violations:
 
 @needs("layout")
 def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that each degree of parallelism divides what it shares out, goes with the others, and fits its racks."""
+    """Check that a layout's degrees of parallelism divide what they split, go with one another, and fit the racks."""
     model, strategy = machine_of(physics.instance).model, strategy_of(layout)
     (tensor, _, expert), inner = layout.degrees, layout.tensor_parallel_inner
     stages, chunks, repeats = layout.pipeline_parallel, layout.virtual_stages, sum(layout.recomputed_layers_per_stage)
@@ -67,7 +67,7 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the framework has everything that the layout asks of it, pinned or not."""
+    """Check that the training framework supports everything that the layout asks of it, pinned or not."""
     machine, workload = machine_of(physics.instance), physics.instance.workload
     yield from (broken("framework", what) for what in unsupported(machine.software, strategy_of(layout)))
     for what in broken_rules(workload.rules, layout, machine.model, workload.sequence_length):
@@ -77,7 +77,7 @@ def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the replicas and racks of sites and stages, the GPUs at work and idle, and the tokens of a step."""
+    """Check a layout's replicas and racks by site and stage, its GPUs at work and idle, and the tokens of a step."""
     by_site, planned, strategy = layout.data_parallel_by_site, physics.racks_by_site, strategy_of(layout)
     what = "data_parallel against the sum by site"
     yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
@@ -105,7 +105,7 @@ def _sequences(layout: LayoutPlan) -> int:
 
 @needs("layout", "metrics")
 def metrics(physics: PlanPhysics, layout: LayoutPlan, predicted: LayoutMetrics) -> Violations:
-    """Check all metrics against the prediction, breakdowns against their totals, and memory and days within limits."""
+    """Check a layout's metrics against the prediction, breakdowns against totals, memory and days against limits."""
     stated = layout.metrics
     own, found = ({name: getattr(side, name) for name in FIGURES} for side in (stated, predicted))
     yield from parts("metrics", own, found)
@@ -121,7 +121,7 @@ def metrics(physics: PlanPhysics, layout: LayoutPlan, predicted: LayoutMetrics) 
 
 
 def interval(rule: str, stated: tuple[float, float], found: tuple[float, float]) -> Violations:
-    """Check that both ends of an interval of days are as recomputed from the errors of like measured runs."""
+    """Check that both ends of a layout's interval of days follow from the errors of similar measured runs."""
     for end, given, computed in zip(("fewest", "most"), stated, found, strict=True):
         yield from must_equal(rule, f"{end} days of 4 of 5 like runs", given, computed)
 
@@ -157,7 +157,7 @@ def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that every pinned choice has the pinned value."""
+    """Check that every choice of a layout that the instance pins has the pinned value."""
     chosen = layout.model_dump() | {
         "layers_per_stage": list(layout.layers_per_stage),
         "recomputed_layers_per_stage": list(layout.recomputed_layers_per_stage) or [0] * len(layout.layers_per_stage),
@@ -177,7 +177,7 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
-    """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
+    """Yield each choice of a layout that its framework cannot run, for a model and the tokens of a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
     most = max(layers)
     numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
@@ -198,7 +198,7 @@ def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequen
 
 
 def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequence: int) -> Iterator[str]:
-    """Yield each choice that cuts a layer in a way that a framework does not run."""
+    """Yield each choice of how a layout cuts a layer that its framework cannot run."""
     (tensor, context, expert), experts = shape.degrees, model.experts is not None
     if shape.tensor_inner > 1 and not rules.tensor_2d:
         yield f"layout.tensor_parallel_inner: 1 alone (is {shape.tensor_inner})"
@@ -255,7 +255,7 @@ def layouts(physics: PlanPhysics, pools: PoolsPlan) -> Iterator[Violation]:
 
 
 def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, float], float, float] | None:
-    """Return figures and exchange of each pool, seconds of a step and days to train; None of a broken layout."""
+    """Recompute figures and exchange of each pool, seconds of a step and days to train; None of a broken layout."""
     pools, workload = physics.plan.pools, physics.instance.workload
     plans = _pool_plans(physics, pools) if pools is not None else {}
     predicted = {name: own.metrics for name, own in plans.items() if own.metrics is not None}
@@ -273,7 +273,7 @@ def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, fl
 
 
 def days(physics: PlanPhysics) -> float | None:
-    """Return the days to train of pools as recomputed."""
+    """Recompute the days that pools of different GPUs take to train."""
     times = _times(physics)
     return times[-1] if times is not None else None
 
@@ -300,7 +300,7 @@ def _loss_law(asked: Choose) -> LossLaw | None:
 
 
 def stated_loss(physics: PlanPhysics) -> float | None:
-    """Return the loss of the plan's model and tokens by the law that states it; None where no model was chosen."""
+    """Recompute the loss of a plan's chosen model and tokens by the law that it states; None if none was chosen."""
     workload = physics.instance.workload
     law = _loss_law(workload.choose) if workload.choose is not None else None
     if law is None or physics.plan.model_choice is None or isinstance(workload.model, str):
@@ -309,7 +309,7 @@ def stated_loss(physics: PlanPhysics) -> float | None:
 
 
 def chosen(physics: PlanPhysics) -> Violations:
-    """Check that a model is chosen where one was asked for, and only there."""
+    """Check that a plan chooses a model where the instance asks for one, and only there."""
     asked, stated = physics.instance.objective.minimize == "loss", physics.plan.model_choice is not None
     if stated != asked:
         yield broken("chosen", f"{int(stated)} choices of a model in the plan, {int(asked)} asked for")
@@ -317,7 +317,7 @@ def chosen(physics: PlanPhysics) -> Violations:
 
 @needs("choose", "model_choice", "model")
 def buildable(_: PlanPhysics, asked: Choose, _stated: ModelChoice, model: Model) -> Violations:
-    """Check that heads, layers and width divide as the family asks, and the width's ratio to the depth."""
+    """Check that a chosen model's heads, layers and width divide as its family asks, and its width-to-depth ratio."""
     family = asked.family
     for what, value, part in (
         ("heads", model.heads, family.heads_multiple_of),
@@ -334,7 +334,7 @@ def buildable(_: PlanPhysics, asked: Choose, _stated: ModelChoice, model: Model)
 
 @needs("choose", "model_choice", "model")
 def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, model: Model) -> Violations:
-    """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
+    """Check that a chosen model's size, compute and losses follow from its tokens and the laws; shares add up."""
     loss, tokens = stated_loss(physics), physics.instance.workload.tokens
     if loss is None:
         return
@@ -365,7 +365,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
 
 
 def _model_at(asked: Choose, flop: float) -> dict[str, float]:
-    """Return compute, parameters, tokens and loss of the laws' model for it, its shape left open; none without laws."""
+    """Recompute the parameters, tokens and loss of the laws' best model for a compute, its shape open; or None."""
     law, loss = asked.law, _loss_law(asked)
     if loss is None or not isinstance(law, (PointsLaw, LossLaw)):
         return {}
@@ -375,7 +375,7 @@ def _model_at(asked: Choose, flop: float) -> dict[str, float]:
 
 
 def _bound_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, full: float) -> Violations:
-    """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
+    """Check the bound on a chosen model's compute: no more than all GPUs have at peak; and on its loss."""
     at_bound, rule = _model_at(asked, stated.flop_bound), "choice_figures[loss_bound]"
     batch, bound = physics.instance.limits.max_batch_tokens or 0.0, physics.plan.objective.bound
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
@@ -394,7 +394,7 @@ def _bound_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, ful
 def compute_shares(
     physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan, asked: Choose, stated: ModelChoice, model: Model
 ) -> Violations:
-    """Check each share of peak compute: 6·N·D, parts of the step, idle GPUs, stops; and the law's critical batch."""
+    """Check a chosen model's shares of peak compute: 6·N·D, parts of the step, idle, stops; and the critical batch."""
     law = asked.critical_batch
     if isinstance(law, PowerOf):
         by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)

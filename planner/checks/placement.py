@@ -22,7 +22,7 @@ SLACK = 1e-9  # of a ratio: rounding
 
 @needs("placement")
 def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that the replicas of every site are placed, and of no other, as stripes and blocks are where stated."""
+    """Check that a placement has the replicas of every site and no other, as its stripes and blocks have them."""
     placed, planned = placement.sites.keys(), physics.racks_by_site.keys()
     yield from once("every_site", "placements", placed, planned & (physics.replicas.keys() | placed))
     for name in ("stripes", "blocks_by_site"):
@@ -32,7 +32,7 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement")
 def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that racks and stages named exist, within leaf domains, none twice; each stage has its group's racks."""
+    """Check that a placement's racks and stages exist in leaf domains, none twice, each stage on its group's racks."""
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):
@@ -65,7 +65,7 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 @needs("placement", "layout")
 def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -> Violations:
-    """Check the counts of groups, split, in pieces and across pods, and the closed form's bound on those split."""
+    """Check a placement's groups, split, in pieces and across pods, and the closed-form bound on those split."""
     crossings, sites = physics.crossings, physics.replicas
     if crossings.keys() == placement.sites.keys():
         groups, split = layout.rack_stages * len(sites), sum(own.groups_split for own in crossings.values())
@@ -91,7 +91,7 @@ def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: Layout
 
 @needs("placement", "layout")
 def blocks(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -> Violations:
-    """Check that blocks hold whole replicas, and that the racks of each site are in the order of its stripes."""
+    """Check that a placement's blocks hold whole replicas, and that the racks of each site follow its stripes."""
     stages, unit = layout.rack_stages, strategy_of(layout).unit_racks(physics.gpus_per_rack)
     # Racks in no order of stripes are in no blocks.
     yield from figures("blocks", placement, {"block_racks": stages * unit if placement.stripes else 0})
@@ -105,7 +105,7 @@ def blocks(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -
 
 
 def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]]:
-    """List the racks of each rack stage: stripe by stripe, in it block by block, in that `unit` racks a stage."""
+    """List the racks of each rack stage of a placement: by stripe, in it block by block, `unit` racks a stage."""
     order: list[list[int]] = []
     for stripe in range(stripes):
         first, size = len(order), stages // stripes + (stripe < stages % stripes)
@@ -116,7 +116,7 @@ def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]
 
 @needs("placement")
 def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
-    """Check that stripes and blocks are as pinned."""
+    """Check that the stripes and blocks of a placement are as pinned."""
     wanted = physics.instance.pins.get("placement.stripes")
     for site, stripes in sorted(placement.stripes.items()) if wanted is not None else ():
         yield from must_equal("pins[placement.stripes]", f"stripes at {site} against the pin", stripes, wanted)
@@ -126,7 +126,7 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
-    """Return the rules that a placement breaks; nothing where it breaks none."""
+    """Return the rules that the placement of a job on a cluster breaks; nothing where it breaks none."""
     replay = Replay(topology, job, placed, busy)
     stated = list(statements(job, placed))
     if not placed.nodes:
@@ -139,7 +139,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
 
 
 class Replay:
-    """A placement of a job on a cluster, with the leaf of each node and the switches above it."""
+    """The placement of a job on a cluster, replayed for the check: the leaf of each node and the switches above it."""
 
     def __init__(self, topology: Topology, job: Job, placed: Placement, busy: Collection[str]) -> None:
         self.topology, self.job, self.placed, self.busy = topology, job, placed, set(busy)
@@ -158,7 +158,7 @@ class Replay:
 
     @cached_property
     def above(self) -> dict[str, tuple[str, ...]]:
-        """The switches above each leaf, as many for all, without a root that all share."""
+        """The switches above each leaf of the placement's cluster, equally many for all, without a shared root."""
         if self.by_blocks:
             base, *larger = self.topology.block_sizes or (0,)
             spans = [size // base for size in larger if size // base < len(self.topology.blocks)]
@@ -172,19 +172,19 @@ class Replay:
         return {name: tuple(chain + chain[-1:] * (depth - len(chain)))[:depth] for name, chain in named.items()}
 
     def root(self, leaf: str) -> str:
-        """Return the root above a leaf; one for all of what is no tree."""
+        """Return the root switch above a leaf, for the check of a placement; one for all that is no tree."""
         return (self.chains[leaf] or [leaf])[-1] if self.topology.kind == "tree" and leaf in self.chains else ""
 
     def leaves(self, groups: Iterable[Iterable[int]]) -> list[set[str]]:
-        """Return the leaves of groups of ranks."""
+        """Return the leaves under which a placement puts groups of ranks."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
 
     def pods(self, nodes: Iterable[str]) -> frozenset[tuple[str, ...]]:
-        """Return the pods of nodes."""
+        """Return the pods that hold the nodes of a placement."""
         return frozenset(self.above[self.leaf[node]][:1] for node in nodes)
 
     def counts(self, on: list[set[str]], what: str) -> dict[str, int]:
-        """Count groups over several leaves, pieces beyond one each, and groups across switches of each tier by name."""
+        """Recount a placement's groups over several leaves, their extra pieces, and groups across each tier by name."""
         extra = "extra pieces" if what == "groups" else f"extra pieces of {what}"
         found = {f"split {what}": sum(len(leaves) > 1 for leaves in on), extra: sum(len(leaves) - 1 for leaves in on)}
         for tier in range(len(next(iter(self.above.values()), ()))):
@@ -237,7 +237,7 @@ def refusal(replay: Replay) -> Violations:
 
 
 def known_free_nodes(replay: Replay) -> Violations:
-    """Check that there are as many nodes as ranks, and that every one exists, is free and is used once."""
+    """Check that a placement has a node for every rank, and that each exists, is free and is used once."""
     for node, count in Counter(replay.placed.nodes).items():
         if node not in replay.leaf:
             yield broken("known_nodes", f"node {node} is not in the topology")
@@ -249,7 +249,7 @@ def known_free_nodes(replay: Replay) -> Violations:
 
 
 def ranks_of_groups(job: Job, placed: Placement) -> Violations:
-    """Check that every group of the job has the nodes of its ranks."""
+    """Check that every group of a placed job has the nodes of its ranks."""
     wanted, stated = expected_groups(job), {group.name: group.nodes for group in placed.groups}
     yield from must_equal("job_size", "groups", len(placed.groups), len(wanted))
     for name, ranks in wanted.items():
@@ -261,7 +261,7 @@ def ranks_of_groups(job: Job, placed: Placement) -> Violations:
 
 
 def expected_groups(job: Job) -> dict[str, list[int]]:
-    """Return the ranks of each group by name: of a mesh those that differ in the data axis alone."""
+    """Recompute the ranks of each group of a job by name: of a mesh those that differ in the data axis alone."""
     if job.mesh is not None:
         lines = lines_of(job, "data")
         labels = {key: ",".join(f"{axis}={at}" for axis, at in key) for key in lines}
@@ -272,7 +272,7 @@ def expected_groups(job: Job) -> dict[str, list[int]]:
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
-    """Return ranks by place along the other axes of each group of an axis; of "" the nodes of each member."""
+    """Return a mesh job's ranks by place along the other axes, a group of an axis each; of "" each member's nodes."""
     mesh, ranks, found = job.mesh or {}, numbers_from_0(), dict[tuple[tuple[str, int], ...], list[int]]()
     for at in product(*map(range, mesh.values())):
         along = tuple(place for place in zip(mesh, at, strict=True) if place[0] != axis)
@@ -281,7 +281,7 @@ def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]
 
 
 def exchanges(job: Job) -> list[str]:
-    """Return the groups that a mesh keeps together, in order: "" for a member's nodes, then the exchanging axes."""
+    """Return the groups that a mesh job keeps together, in order: "" for a member's nodes, then the exchanging axes."""
     size = job.traffic_bytes_per_step
     axes = [axis for axis in ("tensor", "context", "expert", "data") if (job.mesh or {}).get(axis, 1) > 1]
     found = [""] * (job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
@@ -293,7 +293,7 @@ def _what(axis: str) -> str:
 
 
 def groups(replay: Replay) -> Violations:
-    """Check the leaves that groups name, the counts of groups split and across switches, and the order of axes."""
+    """Check the leaves that a placement's groups name, the groups split and across switches, and the order of axes."""
     placed, job = replay.placed, replay.job
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
@@ -318,7 +318,7 @@ def groups(replay: Replay) -> Violations:
 
 
 def order_of_names(placed: Placement) -> Violations:
-    """Check that ranks that follow the names do: numbers in them by their value, as Slurm sorts its nodes."""
+    """Check that a placement's ranks follow the node names where asked, numbers by value as Slurm sorts nodes."""
     for pair in pairwise(placed.nodes if placed.order == "name" else ()):
         first, second = (
             [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)] for name in pair
@@ -329,7 +329,7 @@ def order_of_names(placed: Placement) -> Violations:
 
 
 def neighbours(replay: Replay) -> Violations:
-    """Check that the neighbours along lines that are not in one pod are counted; without lines, for any numbering."""
+    """Check a placement's count of neighbouring ranks in different pods; without lines, for any numbering."""
     job, nodes = replay.job, replay.placed.nodes
     stated = next((figure.value for figure in replay.placed.figures if "boundaries" in figure.name), None)
     if stated is None:
@@ -357,7 +357,7 @@ def neighbours(replay: Replay) -> Violations:
 
 
 def segments_and_trees(replay: Replay) -> Violations:
-    """Check that each segment is within one block or leaf, and all nodes under one root, as schedulers need."""
+    """Check that each segment of a placed job is within one block or leaf, and all nodes under one root."""
     size, placed = replay.job.segment_nodes, replay.placed
     roots = sorted({replay.root(replay.leaf[node]) for node in placed.nodes})
     if len(roots) > 1:
@@ -371,7 +371,7 @@ def segments_and_trees(replay: Replay) -> Violations:
 
 
 def proofs(replay: Replay) -> Violations:
-    """Check bounds against closed forms (groups that whole leaves cannot hold are split), and who is called optimal."""
+    """Check a placement's bounds against closed forms (groups that whole leaves cannot hold split), and optimality."""
     job, placed = replay.job, replay.placed
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")

@@ -1,4 +1,4 @@
-"""The power flow recomputed in the grid's own year and in every scenario of the plan: B theta = P written anew.
+"""Check the power flow in the grid's own year and in every scenario of the plan: B theta = P solved anew.
 
 After a contingency (the rule as planned) a corridor keeps the circuits that it has not lost. The plants of an island
 that lacks power respond in proportion to `generation_mw`, those of an island with a surplus turn down alike; in an
@@ -28,7 +28,7 @@ STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 class YearFigures(NamedTuple):
-    """Figures of one year: headroom and available generation, and the load, generation and flows of the plan."""
+    """Grid figures of one year for the power-flow check: headroom, available generation, load, flows in MW."""
 
     suffix: str  # of the names of a scenario's rules
     headroom: dict[str, float]
@@ -39,7 +39,7 @@ class YearFigures(NamedTuple):
 
 
 def years(physics: PlanPhysics) -> Iterator[YearFigures]:
-    """Yield the grid's own year, then the scenarios that count."""
+    """Yield the grid's own year, then the scenarios of the plan whose power flow counts."""
     plan = physics.plan.sites
     if plan is None:
         return
@@ -57,14 +57,14 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
 def within(
     physics: PlanPhysics, rule: str, left: float | None, right: float | None, left_is: str, right_is: str, year: str
 ) -> Violations:
-    """Check a limit of the sites, with the excess of a soft rule that the plan states; a scenario's year has none."""
+    """Check a power limit of the grid in a year; a soft rule has the excess that the plan states, a scenario none."""
     excess = 0.0 if year else physics.excess(rule)
     limit = right + excess if excess and right is not None else right
     yield from at_most(rule + year, left, limit, left_is, right_is)
 
 
 def generation(physics: PlanPhysics) -> Violations:
-    """Check each authority's draw against its headroom, and that plants feed in what they can."""
+    """Check each balancing authority's draw in MW against its headroom, and that plants feed in what they can."""
     rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
         by_area = defaultdict[str, float](float)
@@ -95,7 +95,7 @@ def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
 
 
 def balance(physics: PlanPhysics) -> Violations:
-    """Check that at each node generation plus inflow is its own load and its site's."""
+    """Check that at each grid node generation plus inflow is its own load and its site's."""
     grid = physics.grid
     drawn = {node.id: node.load_mw for node in grid.nodes}
     ends = {line.id: (line.a, line.b) for line, _ in _circuits(physics)}
@@ -114,7 +114,7 @@ def balance(physics: PlanPhysics) -> Violations:
 
 
 def rating(physics: PlanPhysics) -> Violations:
-    """Check that each corridor's flow, in both directions, is within its circuits, built ones included."""
+    """Check that each corridor's power flow, in both directions, is within its circuits, built ones included."""
     share = normal_share(physics.grid)
     capacity = {line.id: share * circuits * line.rating_mw for line, circuits in _circuits(physics)}
     for year in years(physics):
@@ -130,7 +130,7 @@ def rating(physics: PlanPhysics) -> Violations:
 
 @needs("sites")
 def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that the split runs in every scenario that counts: in full if it must be robust, else within its limits."""
+    """Check that sites run in every grid scenario that counts: in full if it must be robust, else within limits."""
     rules = physics.grid.rules
     known = {scenario.name: scenario for scenario in physics.grid.scenarios} if rules.scenarios != "off" else {}
     yield from once("scenarios", "runs of the scenario", plan.scenarios, known)
@@ -152,7 +152,7 @@ def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 @needs("sites")
 def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that only soft rules are exceeded, no further than they may be, in their unit and at their price."""
+    """Check that a plan exceeds only soft grid rules, no further than allowed, in their unit and at their price."""
     for over in plan.excess:
         family, rule = over.rule.partition("[")[0], f"excess[{over.rule}]"
         soft = physics.grid.rules.soft.get(family)
@@ -167,7 +167,7 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 @dataclass(frozen=True, kw_only=True)
 class GridArrays:
-    """The plan's corridors and injections as arrays."""
+    """The corridors and power injections of a plan's grid as arrays, for the recomputed power flow."""
 
     names: list[str]
     lines: list[str]
@@ -184,11 +184,11 @@ class GridArrays:
 
     @cached_property
     def base(self) -> "Solved":
-        """The network with everything in service."""
+        """The recomputed power flow's grid with everything in service, factorised."""
         return Solved(self, self.circuits)
 
     def islands(self, circuits: Any) -> Any:
-        """Return the number of the island that each node is in."""
+        """Return the number of the grid island that each node is in, for the recomputed power flow."""
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -197,12 +197,12 @@ class GridArrays:
         return connected_components(joined, directed=False)[1]
 
     def without(self, line: int) -> Any:
-        """Return the circuits that are left without one of a corridor."""
+        """Return each corridor's circuits after the loss of one, for the recomputed power flow."""
         return self.circuits - (np.arange(len(self.lines)) == line)
 
 
 class Solved:
-    """A Laplacian in factors, one node of each island at angle 0; ArithmeticError where reactances cancel others."""
+    """The grid's Laplacian factorised, a node of each island at 0; ArithmeticError where reactances cancel others."""
 
     def __init__(self, grid: GridArrays, circuits: Any) -> None:
         from scipy.sparse import csr_matrix
@@ -221,7 +221,7 @@ class Solved:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
 
     def flows(self, injection_mw: Any) -> Any:
-        """Solve B theta = P."""
+        """Solve the recomputed power flow B theta = P for injections in MW; return the flow on each corridor."""
         theta = np.zeros(len(injection_mw))
         if self.factor is not None:
             theta[self.free] = self.factor.solve(injection_mw[self.free])
@@ -232,7 +232,7 @@ class Solved:
         return self.factor.solve((self.grid.generated_mw - self.grid.load_mw)[self.free])
 
     def flows_without(self, line: int) -> Any:
-        """Solve the network less one circuit by a change of rank one; factorise anew where rounding spoils that."""
+        """Recompute the power flow less one circuit by a change of rank one; factorise anew if rounding spoils it."""
         grid, injection = self.grid, self.grid.generated_mw - self.grid.load_mw
         ends, lost = np.zeros(len(grid.names)), float(grid.one_circuit[line])
         ends[grid.a[line]], ends[grid.b[line]] = 1.0, -1.0
@@ -309,7 +309,7 @@ def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violatio
 
 
 def _without_circuit(grid: GridArrays, line: int) -> Violations:
-    """Lose a circuit: flows shift, or the plants of the two islands that it leaves respond on their own."""
+    """Check the grid after the loss of a circuit: flows shift, or plants of the two islands that it leaves respond."""
     circuits, name = grid.without(line), grid.lines[line]
     island = grid.islands(circuits) if circuits[line] == 0 else grid.base.island
     if island[grid.a[line]] == island[grid.b[line]]:
@@ -332,13 +332,13 @@ def _without_circuit(grid: GridArrays, line: int) -> Violations:
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Violations:
-    """Check that a plant is within its limit in MW, but for the rounding of its generation."""
+    """Check that a plant's generation is within its limit in MW, up to rounding."""
     if mw - limit > FLOW_MW + TOLERANCE * available:
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 
 
 def _without_units(grid: GridArrays) -> Violations:
-    """Lose each largest unit: the island's plants make up for it, and each has kept its share as reserve."""
+    """Check the grid after the loss of each largest unit: the island's plants make up for it from their reserve."""
     total = np.bincount(grid.base.island, weights=grid.available_mw)[grid.base.island]
     unit_mw = grid.unit_share * grid.generated_mw
     share = np.zeros(len(total))

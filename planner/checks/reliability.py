@@ -1,4 +1,4 @@
-"""Rules of the reliability section: stops, checkpoints and spares; and bounds on the stretch of jobs by stops."""
+"""Rules of the reliability section: stops, checkpoints and spares; and bounds on the stretch of jobs by failures."""
 
 import math
 from dataclasses import dataclass
@@ -42,30 +42,30 @@ ROUNDING = 1e-12  # relative, of sums in another order
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Failures:
-    """Bounds on the stretch of an instance's jobs, clock seconds per second of steps: of one job, or of arrays."""
+    """Bounds on how failures stretch an instance's jobs, clock seconds per second of steps: one job's, or arrays."""
 
     r: Reliability
     state_bytes: float  # of a checkpoint
     links: GpuLinks = NO_LINKS
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of jobs from below: every way to resume, free spares and arbitrarily short steps."""
+        """Bound from below how failures stretch jobs: every way to resume, free spares, arbitrarily short steps."""
         own: dict[str, Any] = {"r": self.r, "state_bytes": self.state_bytes, "links": self.links}
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         return min_stretch(CheckpointedJob(gpus=gpus, replica_gpus=replica_gpus, replicas=replicas, **own))
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Bound the stretch of one job from below."""
+        """Bound from below how failures stretch the one job of a column, in clock seconds per second of steps."""
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate sizes of jobs, the least stretch of larger jobs, and the least a GPU of those up to the next size.
+        """Tabulate by job size the least stretch by failures of larger jobs, and the least per GPU up to the next size.
 
         Stops are those of the smaller size, and checkpoints are written by the larger; elastic jobs lose replicas of no
-        GPUs, as the replicas that are away may be negligible against the stalls. What is a GPU's is negative, so that
-        it rises.
+        GPUs, as the replicas that are away may be negligible against the stalls. The stretch per GPU is negative, so
+        that it ascends.
         """
         gpus, written = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID))), math.exp(-GRID)
         own: dict[str, Any] = {"r": self.r, "state_bytes": self.state_bytes * written, "links": self.links}
@@ -74,20 +74,20 @@ class Failures:
         return gpus, above, -np.minimum.accumulate(found / gpus) * math.exp(-GRID)
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound from below the stretch of every job with `replicas` replicas or more."""
+        """Bound from below the stretch by failures of every job with `replicas` replicas or more."""
         _, above, _ = self._table
         gpus = np.maximum(np.asarray(replicas) * replica_gpus, 1.0)
         at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
         return above[np.clip(at, 0, len(above) - 1)]
 
     def fewest_gpus(self, rate: Any) -> Any:
-        """Bound from below the GPUs of any job whose stretch per GPU is at most `rate`."""
+        """Bound from below the GPUs of any job whose stretch by failures is at most `rate` per GPU."""
         sizes, _, each = self._table
         return sizes[np.minimum(np.searchsorted(each, -rate), len(each) - 1)] * (1 - ROUNDING)
 
 
 class NoFailures:
-    """Stretch of jobs that never stop, as `Failures` bounds those of others."""
+    """The stretch of jobs that never fail: 1 in every case, as `Failures` bounds that of others."""
 
     min_stretch = column_stretch = stretch_from = staticmethod(lambda *_: 1.0)
     fewest_gpus = staticmethod(lambda rate: 1 / rate)
@@ -103,7 +103,7 @@ def failures_of(instance: Instance) -> Failures | None:
 
 
 def sections(physics: PlanPhysics) -> Violations:
-    """Check that a plan says how it meets failures where the instance has any, and only there, and what it says."""
+    """Check that a plan has a reliability section just where its instance has failures, and each rule of it."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
     wanted = failures is not None and layout is not None
@@ -133,7 +133,7 @@ def sections(physics: PlanPhysics) -> Violations:
 
 
 def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
-    """Check that the spare racks of every site are there and are the fewest for their target."""
+    """Check that the reliability section has the spare racks of every site, the fewest that meet their target."""
     own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
     work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(job.r.spare_targets)
     fit = rack_availability(job.r, work, spare) if spare >= 0 else 0.0
@@ -162,7 +162,7 @@ def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job:
 
 
 def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
-    """Check checkpoints, the share of time that trains, days lost, and that no other way to resume trains more."""
+    """Check a plan's checkpoints, useful share of time and days lost, and that no other way to resume trains more."""
     metrics, needed, unit = layout.metrics, physics.racks_in_use, strategy_of(layout).unit_racks(physics.gpus_per_rack)
     sites = [(needed.get(site, 0), max(0, racks)) for site, racks in plan.spare_racks_by_site.items()]
     block_replicas = layout.replicas_per_rack * (unit // layout.racks_per_replica)

@@ -1,4 +1,4 @@
-"""Compare figures of a plan with recomputed ones, alone or by the table, and word the violations, for all rules."""
+"""Compare the stated figures of a plan with recomputed ones, and word the violations, for all rules of the checker."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ UNITS = {
 
 
 def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
-    """Hand a rule the parts of the plan that it is about, where all are there and a layout can be computed with."""
+    """Return a decorator that gives a rule of the checker its parts of a plan, and skips it where one is missing."""
 
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
@@ -36,7 +36,7 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two figures agree within the tolerance; whole numbers, infinities and texts must be equal."""
+    """Return whether two figures of a check agree within the tolerance; whole numbers and texts must be equal."""
     if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
         return a is b if a is None or b is None else bool(a == b)
     if (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
@@ -45,7 +45,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def exceeds(a: float, b: float) -> bool:
-    """Return whether a exceeds b by more than the relative tolerance; whole numbers have none, NaN exceeds always."""
+    """Return whether a checked figure exceeds its limit by more than the relative tolerance; NaN always does."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     if not (math.isfinite(a) and math.isfinite(b)):
@@ -54,57 +54,57 @@ def exceeds(a: float, b: float) -> bool:
 
 
 def show(value: object) -> str:
-    """Write a figure with thousands marks and enough digits to see a difference."""
+    """Write a figure of a violation with thousands marks and enough digits to show a difference."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "none" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
 
 
 def broken(rule: str, message: str, stated: object = None, recomputed: object = None) -> Violation:
-    """Name a broken rule, with the value stated, or the limit, and the one recomputed where they are single."""
+    """Return the violation of a rule, with the stated value, or the limit, and the recomputed one where single."""
     return Violation(rule=rule, message=message, stated=_value(stated), recomputed=_value(recomputed))
 
 
 def _value(value: object) -> float | int | str | None:
-    """Return a side of a rule as JSON holds it: text where it is no finite number."""
+    """Return a side of a violated rule as JSON holds it: text where it is no finite number."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def must_equal(rule: str, what: str, stated: Any, found: Any, unit: str = "") -> Violations:
-    """Check that a stated figure is the recomputed one."""
+    """Check that a figure that a plan states is the recomputed one."""
     if not same(stated, found):
         yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed", stated, found)
 
 
 def must_be(rule: str, what: str, stated: object, wanted: object) -> Violations:
-    """Check that a stated value is the only one that is right."""
+    """Check that a value that a plan states is the only one that is right."""
     if stated != wanted:
         yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected", stated, wanted)
 
 
 def at_most(rule: str, left: float | None, right: float | None, left_is: str, right_is: str) -> Violations:
-    """Check that left is within right, where both are there; `left_is`, `right_is`: their units and meanings."""
+    """Check that a figure of a plan is within its limit, if both exist; `left_is`, `right_is`: units and meanings."""
     if left is not None and right is not None and exceeds(left, right):
         yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}", right, left)
 
 
 def figures(rule: str, section: object, found: Mapping[str, Any]) -> Violations:
-    """Check figures of a section, by the names of their fields, against the recomputed ones."""
+    """Check the figures of a plan's section, by the names of their fields, against the recomputed ones."""
     for name, value in found.items():
         unit = next((UNITS[word] for word in name.split("_") if word in UNITS), "")  # at the end, or before `per`
         yield from must_equal(rule, name, getattr(section, name), value, unit)
 
 
 def parts(rule: str, stated: Mapping[str, Any], found: Mapping[str, Any], unit: str = "") -> Violations:
-    """Check every part of a table by name, those that only one side has included."""
+    """Check every part of a table of a plan by name against the recomputed one, those on one side only included."""
     for name in sorted(stated.keys() | found.keys()):
         yield from must_equal(f"{rule}[{name}]", name, stated.get(name), found.get(name), unit)
 
 
 def once(rule: str, what: str, stated: Iterable[Any], wanted: Iterable[Any]) -> Violations:
-    """Check that every name wanted is stated once, and that no other is."""
+    """Check that a plan states every name wanted once, and no other."""
     times, expected = Counter(iter(stated)), set(wanted)
     for name in sorted(times.keys() | expected):
         if times[name] != int(name in expected):

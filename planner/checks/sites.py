@@ -21,7 +21,7 @@ ROUNDING_GBPS = 1e-6
 
 @needs("sites")
 def known_site(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that each site is on a node that may hold one, once."""
+    """Check that each site of a plan is on a grid node that may hold one, and on it once."""
     may = {node.id for node in physics.grid.nodes if node.site}
     for name, count in sorted(Counter(site.id for site in plan.sites).items()):
         if count > int(name in may):
@@ -67,7 +67,7 @@ def bought(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 
 def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
-    """Yield (kind, name, months until it is ready) of each site, new line and upgrade that the plan puts to use."""
+    """Yield (kind, name, months until ready) of each site, new line and upgrade that the checked plan uses."""
     for place in physics.standing:
         yield "site", place.site.id, place.node.ready_months
     for line in physics.grid.new_lines:
@@ -79,7 +79,7 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
 
 
 def each_site(physics: PlanPhysics) -> Violations:
-    """Check each site's land, circuits under the rule's reading, least modules, and balance with the smallest."""
+    """Check each site's land, circuits by the rule's reading, least modules, and balance with the smallest site."""
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
     smallest = min((place.site.racks for place in physics.standing), default=0)
@@ -103,7 +103,7 @@ def each_site(physics: PlanPhysics) -> Violations:
 
 
 def all_sites(physics: PlanPhysics) -> Violations:
-    """Check the sites together: draw, number, interconnections and their shares, distances, racks, and lead times."""
+    """Check a plan's sites together: draw, number, interconnections and their shares, distances, racks, lead times."""
     rules, split, racks = physics.grid.rules, physics.grid.rules.fault_split, Counter[str]()
     for place in physics.standing:
         racks[place.authority.interconnection] += place.site.racks
@@ -130,7 +130,7 @@ def all_sites(physics: PlanPhysics) -> Violations:
 
 
 def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
-    """Yield the links between two known sites, each with the names of both."""
+    """Yield the links between two known sites of a checked plan, each with the names of both."""
     known = {place.site.id for place in physics.standing}
     for link in physics.plan.sites.links if physics.plan.sites else ():
         if {link.a, link.b} <= known and link.a != link.b:
@@ -180,7 +180,7 @@ def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
 
 
 class Requirements(NamedTuple):
-    """The demands on the wide area and its fibre, recomputed from sites and layout."""
+    """The demands on the wide area and its fibre between sites, recomputed from sites and layout for the check."""
 
     fibre: SiteFibre
     window_seconds: float
@@ -190,18 +190,18 @@ class Requirements(NamedTuple):
     rtt_ms: wan.Rtt
 
     def stated(self, design: WanPlan) -> Iterator[tuple[str, WanDemand, Demand]]:
-        """Yield the name in brackets of each demand of a design that is one, the demand stated, and as recomputed."""
+        """Yield each wide-area demand of a fibre design: its name in brackets, as stated, and as recomputed."""
         for demand in design.demands:
             key = demand.name, demand.a, demand.b
             if key in self.demands:
                 yield f"[{', '.join(key)}]", demand, self.demands[key]
 
     def lit(self, design: WanPlan) -> list[tuple[Edge, int]]:
-        """Return the edges of a design that exist, each with its wavelengths."""
+        """Return the fibre edges of a checked design that exist, each with its wavelengths."""
         return [(self.fibre.edges[edge.id], edge.wavelengths) for edge in design.edges if edge.id in self.fibre.edges]
 
     def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
-        """Recompute the capital of the wavelengths of a design, in USD."""
+        """Recompute the capital of the wavelengths of a fibre design, in USD."""
         return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
 
 
@@ -213,7 +213,7 @@ def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetr
 
 
 def requirements(physics: PlanPhysics) -> Requirements | None:
-    """Return the requirements; None where no design is needed, or where sites or layout are too broken for it."""
+    """Recompute the demands on the wide area; None if no fibre design is needed, or sites or layout are broken."""
     metrics, layout = physics.metrics, physics.plan.layout
     if not physics.wan.designed or len(physics.standing) < 2 or metrics is None or layout is None:
         return None
@@ -254,7 +254,7 @@ def designed(physics: PlanPhysics) -> Violations:
 
 
 def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
-    """Check that the exchange takes the form of the lowest rate in the time that the step assumes."""
+    """Check that sites exchange gradients in the form of the lowest rate in the time that the step assumes."""
     chosen = {"window_seconds": req.window_seconds, "exchange": req.form.name if req.form else None}
     yield from figures("fastest_form", design, chosen)
     names = [sorted(form.name for form in forms) for forms in (design.forms, req.forms)]
@@ -269,7 +269,7 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
 
 
 def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
-    """Check that every demand is stated once, the exchange carried whole, the rest as carried and missing."""
+    """Check that a fibre design states every demand once, carries the exchange whole and the rest as it says."""
     yield from once("demands", "entries", ((own.name, own.a, own.b) for own in design.demands), req.demands)
     for name, demand, given in req.stated(design):
         rule, share = f"demands{name}", math.fsum(route.share for route in demand.routes)
@@ -287,7 +287,7 @@ def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
 
 
 def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
-    """Check that each route is whole, near enough, has the figures of its edges, and a backup that shares none."""
+    """Check that each fibre route is whole, short enough, has its edges' figures, and a backup that shares none."""
     for name, demand, given in req.stated(design):
         rule, limit = f"routes{name}", physics.grid.rules.max_rtt_ms if given.priority == 0 else None
         for route in demand.routes:
@@ -312,7 +312,7 @@ def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violatio
 
 
 def _astray(net: SiteFibre, edges: tuple[str, ...], start: str, end: str) -> str | None:
-    """Walk a route, and say where it breaks off; None where it arrives."""
+    """Walk a checked fibre route and say where it breaks off; None where it arrives."""
     at = start
     for name in edges:
         edge = net.edges.get(name)
@@ -323,7 +323,7 @@ def _astray(net: SiteFibre, edges: tuple[str, ...], start: str, end: str) -> str
 
 
 def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
-    """Check that each edge carries no more than its wavelengths do, whichever one edge is cut."""
+    """Check that each fibre edge carries no more than its wavelengths do, whichever one edge is cut."""
     lit_gbps = {edge.id: edge.wavelengths * physics.wan.wavelength_gbps for edge in design.edges}
     survives = physics.wan.protection == "one_cut"
     cuts = sorted(name for name, edge in req.fibre.edges.items() if edge.cut and survives)
@@ -369,13 +369,13 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
 
 
 def repriced(physics: PlanPhysics) -> WanPlan | None:
-    """Return the design with the price that its wavelengths give it."""
+    """Recompute the price of a plan's fibre design from its wavelengths; return the design with it."""
     req, design = requirements(physics), physics.plan.wan
     return design if req is None or design is None else design.replaced(capex_usd=req.capex_usd(physics, design))
 
 
 def objective(physics: PlanPhysics) -> float | None:
-    """Compute the design's objective: capital in USD, or wavelengths times route-km where nothing is priced."""
+    """Recompute the fibre design's objective: capital in USD, or wavelengths times route-km where nothing is priced."""
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return None

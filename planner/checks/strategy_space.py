@@ -1,4 +1,4 @@
-"""The declared space of columns, enumerated for the check, and the most racks that money and power allow.
+"""The declared space of columns as the checker enumerates it, and the most racks that money and power allow.
 
 Written from the description of the space, not from the search's own enumeration.
 """
@@ -48,7 +48,7 @@ MANY = 10**9  # racks: more than any site has
 
 
 class Space:
-    """The declared space of an instance under its pins."""
+    """The declared space of parallel strategies of an instance under its pins, as the checker enumerates it."""
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
@@ -68,7 +68,7 @@ class Space:
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
-        """Return the values that a pin of the layout leaves."""
+        """Return the values of a layout choice that its pin leaves in the checker's declared space."""
         pin = self.instance.pins.get(f"layout.{name}")
         return [value for value in values if pin is None or value == pin]
 
@@ -78,14 +78,14 @@ class Space:
         return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
     def counts(self, shape: LayerShape, pipelines: "CutPipelines", replicas: int, micro_batches: Ints) -> Ints:
-        """Return the numbers of micro-batches that rules of the framework leave a pipeline with these replicas."""
+        """Return the numbers of micro-batches that framework rules allow a checked pipeline with these replicas."""
         if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
             return micro_batches[:0]
         in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
         return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
 
     def cuts(self) -> Iterator["Cut"]:
-        """Yield every way to cut a layer, with each schedule."""
+        """Yield every way to cut a layer in the checker's declared space, with each pipeline schedule."""
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
@@ -134,7 +134,7 @@ class Space:
                     )
 
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
-        """Return pairs (activations that a layer keeps, whether whole layers may be recomputed).
+        """Return pairs of the checker's space (activations a layer keeps, whether whole layers may be recomputed).
 
         Under a pin to full recompute some layers are recomputed whole; the case in which none is counts as well, unless
         a framework's rule excludes it, and can only lower the bound. The layers that are not recomputed whole keep the
@@ -169,7 +169,7 @@ def _divisors(number: int, most: int) -> list[int]:
 
 
 def inner_degrees(degree: int) -> list[int]:
-    """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
+    """Return the checker's inner degrees of TP: 1, and for many ranks the one of the most nearly square grid."""
     if degree < MIN_GRID_TENSOR_PARALLEL:
         return [1]
     sides = _divisors(degree, degree - 1)[1:]
@@ -179,7 +179,7 @@ def inner_degrees(degree: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class CutPipelines:
-    """Pipelines of a cut, one entry each, the blocks of racks that hold their replicas, and ranges with both ends."""
+    """Pipelines of a checked cut as arrays: their blocks of racks, and ranges of replicas and micro-batches."""
 
     p: Ints  # stages
     v: Ints  # virtual stages
@@ -195,19 +195,19 @@ class CutPipelines:
     max_micro_batches: Ints
 
     def part(self, which: Any) -> "CutPipelines":
-        """Return some of the pipelines."""
+        """Return some of the pipelines of a checked cut, by index, slice or mask."""
         return CutPipelines(*(getattr(self, name)[which] for name in self.__slots__))
 
     def __len__(self) -> int:
         return len(self.min_replicas)
 
     def over(self, min_replicas: Any, max_replicas: Any, least: Any, most: Any) -> "CutPipelines":
-        """Return the pipelines with other ranges; `least` and `most` micro-batches."""
+        """Return a checked cut's pipelines with other ranges of replicas, and of micro-batches `least` to `most`."""
         own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
         return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
 
     def within(self, total: int) -> "CutPipelines":
-        """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
+        """Return ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
         found = replace(
             self,
             max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
@@ -217,7 +217,7 @@ class CutPipelines:
         return found.part(np.flatnonzero(fine))
 
     def columns(self) -> Iterator[tuple["CutPipelines", int, Ints]]:
-        """Yield each pipeline alone, a number of replicas, and the micro-batches of its single ranges, ascending."""
+        """Yield the columns of a checked cut: a pipeline alone, its replicas, and its micro-batches, ascending."""
         keys = np.stack([self.p, self.v, self.stages_per_rack, self.min_replicas, self.min_micro_batches])
         order = np.lexsort(keys[::-1])
         starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
@@ -225,7 +225,7 @@ class CutPipelines:
             yield self.part(some[0]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
 
     def split(self) -> "CutPipelines":
-        """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
+        """Split each range of a checked cut by its replicas, or by micro-batches where it has one replica count."""
         one = self.min_replicas == self.max_replicas
         low = np.where(one, self.min_micro_batches, self.min_replicas)
         size = np.where(one, self.max_micro_batches, self.max_replicas) - low + 1
@@ -244,7 +244,7 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer, timed with own racks; `overlapping`: of pipelines that may overlap, of others, or all."""
+    """A way to cut a layer, timed for the check; `overlapping`: of pipelines that may overlap experts, or of others."""
 
     space: Space
     shape: LayerShape
@@ -255,46 +255,46 @@ class Cut:
 
     @property
     def machine(self) -> Machine:
-        """The machine with padded sequences."""
+        """The machine on which the checker times a cut, with padded sequences."""
         return self.times.machine
 
     @property
     def total_micro_batches(self) -> int:
-        """Micro-batches that a step holds over all replicas."""
+        """The micro-batches that a step of a checked cut holds over all replicas."""
         return self.space.sequences // self.shape.micro_batch
 
     @cached_property
     def least_layers(self) -> int:
-        """Layers of usual length that together take no longer than the model's, whose front layers may be faster."""
+        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
         usual, front = self.times.times, self.times.front
         each = usual.forward_seconds + usual.backward_seconds
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
         return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
 
     def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
+        """Return the checked cut's pipeline times under a ZeRO stage, all stages `inside` one rack or not."""
         times = replace(self.times, zero_stage=zero_stage)
         return step_prediction.inside_rack(times) if inside else times
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
-        """Seconds of one exchange between stages of different racks, and of one rack."""
+        """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
         both = (self.timed(0, inside=inside).send(self.space.transport_slowdown, 2) for inside in (False, True))
         far, near = (float(seconds) for seconds in both)
         return far, near
 
     @cached_property
     def weights(self) -> Weights:
-        """Weights of a layer on one GPU."""
+        """The weights of a layer of a checked cut on one GPU."""
         return weights_of(self.machine, self.shape)
 
     @cached_property
     def layer_bytes(self) -> LayerBytes:
-        """Activation bytes of a layer on one GPU."""
+        """The activation bytes of a layer of a checked cut on one GPU."""
         return layer_bytes(self.machine, self.shape)
 
     def pipelines(self) -> CutPipelines:
-        """Return every pipeline of the cut; cuts that split a replica alike share the result."""
+        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
         known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
         if key not in known:
             known[key] = self._all_pipelines()
@@ -302,7 +302,7 @@ class Cut:
         return found if overlapping is None else found.part(may_overlap_experts(found.p, found.v) == overlapping)
 
     def _all_pipelines(self) -> CutPipelines:
-        """Return pipelines, as far as the framework has them; packed ones have as many stages in a rack as fit."""
+        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
         layers, gpus, pins = self.space.layers, self.space.gpus, self.space.instance.pins
         fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
@@ -335,7 +335,7 @@ class Cut:
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
-    """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
+    """Bound, for the check, the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
     They are within the budget (whole modules, buildings, connections, the cheapest link and leaf port of each cabled
     GPU, counted years of the cheapest energy), the campus's power and the sites; without a grid the racks at hand, or
@@ -360,14 +360,14 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
-    """Bound the racks that the fabrics of all sites join, as `stated` of a site or more; a grid has whole modules."""
+    """Bound, for the check, the racks that all sites' fabrics join, a site at least `stated`; in whole modules."""
     site = max(joined_racks(instance, wired_gpus), stated)
     each = instance.hardware.racks_per_module if instance.grid else 1
     return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
 
 
 def max_sites(instance: Instance) -> int:
-    """Bound the sites that may hold racks."""
+    """Bound, for the check, the sites that may hold racks."""
     grid = instance.grid
     if grid is None:
         return 1
@@ -393,10 +393,10 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
 
 
 def _by_sites(instance: Instance, grid: Grid) -> float:
-    """Bound the modules that the largest sites take together: as many as may be open, each within its own limits.
+    """Bound, for the check, the modules of the largest sites together: as many as may open, each within its limits.
 
     Of a campus no interconnection of which may hold more than a share, T <= sum of min(room, share·T). The right side
-    grows with T, so putting a bound in gives a bound; it settles within a few rounds.
+    grows with T, so putting a bound in gives a bound; it converges within a few rounds.
     """
     largest, split, (rooms, within) = max_sites(instance), grid.rules.fault_split, _rooms(instance, grid)
     interconnection = {area.id: area.interconnection for area in grid.balancing_authorities}
@@ -419,7 +419,7 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
 
 
 def max_site_racks(instance: Instance) -> int:
-    """Bound the racks of one site by its own limits and the headroom of its area; without a grid nothing does."""
+    """Bound, for the check, the racks of one site by its limits and its area's headroom; without a grid none."""
     if instance.grid is None:
         return MANY
     rooms, _ = _rooms(instance, instance.grid)
@@ -433,7 +433,7 @@ def _candidates(grid: Grid) -> list[PowerNode]:
 
 
 def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]], dict[str, float]]:
-    """Pair the candidates with the modules that each may have by itself; return those of each area's headroom too."""
+    """Pair candidate sites with the modules that each may hold by itself; return those of each area's headroom too."""
     hardware, soft, rule = instance.hardware, grid.rules.soft, grid.rules.interconnect
     each, rooms = hardware.racks_per_module, list[tuple[PowerNode, float]]()
     load, land = cost.facility_mw(hardware, each), cost.cooling_m2(hardware, each)
@@ -455,7 +455,7 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
 
 
 class MaxRacks:
-    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's."""
+    """The checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust (MILP)."""
 
     def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
         proof = JointProof() if proof is None else proof
@@ -464,7 +464,7 @@ class MaxRacks:
         self.known: dict[int, int] = {}
 
     def __call__(self, wired_gpus: int) -> int:
-        """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
+        """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: recomputed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
             # A fabric joins what the proof says, or more if the checker's own designs do.

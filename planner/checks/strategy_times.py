@@ -1,4 +1,4 @@
-"""Times of columns on a free network, from physics: floors of ranges, and the least of all splits of a column's layers.
+"""Times of the checker's columns on a free network: floors of ranges, and the least over all splits of layers.
 
 Floors are of ranges of replicas and of micro-batches, whole tables at a time. Stages are as even as can be, nothing is
 slower than the transport itself, and fibre is free. Traffic is that of the fewest replicas of a range, state that ZeRO
@@ -31,7 +31,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
-    """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
+    """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
     pipeline has at least a whole round of micro-batches.
@@ -57,7 +57,7 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnTimes:
-    """Times of pipelines of a cut with ranges of replicas, under one ZeRO stage, or under each where it is None."""
+    """Times, for the check, of a cut's pipelines over ranges of replicas, under one ZeRO stage, or any if None."""
 
     cut: Cut
     zero_stage: int | None
@@ -65,12 +65,12 @@ class ColumnTimes:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """Times of the pipeline, of stages in own racks."""
+        """The checked pipeline's times, its stages in racks of their own."""
         return replace(self.cut.times, zero_stage=self.zero_stage or 0)
 
     @cached_property
     def group(self) -> ReplicaGroup:
-        """The largest all-reduce at least: on the racks of the site with most blocks."""
+        """The replica group of a checked column's largest all-reduce at least: on the site with most blocks."""
         blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
         return ReplicaGroup(
             replicas_per_rack=self.ranges.replicas_per_rack,
@@ -81,43 +81,43 @@ class ColumnTimes:
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
+        """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
         return step_prediction.sharded_times(self.pipeline, self.group)
 
     @cached_property
     def site_replicas(self) -> Ints:
-        """Bound the replicas of one site, which alone share their state."""
+        """Bound a checked column's replicas at one site, which alone share their ZeRO state."""
         return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
 
     @property
     def inside(self) -> Any:
-        """Whether all stages are in one rack."""
+        """Whether all pipeline stages of a checked column are in one rack."""
         return self.ranges.p <= self.ranges.stages_per_rack
 
     @cached_property
     def send(self) -> Floats:
-        """Seconds of one exchange between stages."""
+        """Seconds of one pipeline send between stages of a checked column."""
         far, near = self.cut.send_seconds
         return np.asarray(np.where(self.inside, near, far) * (self.ranges.p > 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeBound(ColumnTimes):
-    """Floors on the time of ranges, in seconds of a micro-batch or of what occurs once a step, but for `seconds`."""
+    """The checker's floors on step time over ranges, in seconds of a micro-batch or of once a step."""
 
     @cached_property
     def layers(self) -> Floats:
-        """Layers of the largest stage at least."""
+        """Fewest layers of the largest pipeline stage of a checked range."""
         return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
 
     @cached_property
     def chunk(self) -> Any:
-        """Seconds of the largest chunk at least."""
+        """Least seconds of the largest pipeline chunk of a checked range."""
         return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.ranges.v, self.layers, 0)
 
     @cached_property
     def each(self) -> Floats:
-        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round.
+        """Least seconds of a micro-batch in a checked range: its largest stage has equal chunks, or waits each round.
 
         A short last round counts in full, unless the range has a number of whole rounds. Unequal chunks wait in the
         fewest rounds, over micro-batches, of the range: those at the end of its first round.
@@ -141,7 +141,7 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def once(self) -> Floats:
-        """Lower bound on the seconds of the parts that occur once a step."""
+        """Least seconds that a step of a checked range takes once: pipeline bubble, and what follows the passes."""
         own, order = self.ranges, self.cut.schedule
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
@@ -151,7 +151,7 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def tails(self) -> tuple[Any, Any]:
-        """Seconds after the passes of a step, and in each micro-batch those that ZeRO exposes for the embeddings."""
+        """Seconds after a checked step's passes, and in each micro-batch those that ZeRO exposes for embeddings."""
         if self.zero_stage is None:  # the CPU's overhead alone
             return self.cut.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
@@ -164,19 +164,19 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def once_a_micro_batch(self) -> Floats:
-        """Seconds that occur once a step, over the most micro-batches of all replicas."""
+        """Least seconds once a step of a checked range, divided by the most micro-batches of all replicas."""
         every = self.ranges.max_replicas * self.ranges.max_micro_batches
         return np.asarray(self.once / np.minimum(every, self.cut.total_micro_batches), dtype=np.float64)
 
     @cached_property
     def stretch_of_more(self) -> Floats:
-        """Bound from below the stretch, clock seconds per second of steps, of jobs with the least replicas or more."""
+        """Bound from below the stretch by failures of a checked range's jobs with the least replicas or more."""
         found = self.cut.space.failures.stretch_from(self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus)
         return np.asarray(found + 0.0 * self.ranges.p, dtype=np.float64)
 
     @cached_property
     def stretch(self) -> Floats:
-        """Bound from below the stretch of the jobs of each range; exact where it has one number of replicas."""
+        """Bound from below the stretch by failures of each checked range; exact where it has one replica count."""
         found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
         one = np.flatnonzero(low == self.ranges.max_replicas)
         if len(one):
@@ -185,12 +185,12 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def seconds(self) -> Floats:
-        """Least seconds of a sequence, on a clock."""
+        """Least clock seconds of a sequence in a checked range, failures included."""
         steps = self.each / self.ranges.max_replicas + self.once_a_micro_batch
         return steps * self.stretch / self.cut.shape.micro_batch
 
     def in_time(self, limit: float, which: Any = slice(None)) -> CutPipelines:
-        """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
+        """Return the checked ranges that may take less than a limit in seconds a sequence, narrowed to it."""
         ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.ranges.p * self.cut.shape.gpus
         left = np.maximum(limit * micro_batch - self.once_a_micro_batch * self.stretch, 0.0)
         spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
@@ -205,7 +205,7 @@ class StepTimeBound(ColumnTimes):
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
     def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
-        """Return the indices of ranges whose stages hold all layers, each within its memory and in `seconds` seconds.
+        """Return the indices of checked ranges whose stages hold all layers in memory and in `seconds` seconds.
 
         Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
         flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
@@ -227,7 +227,7 @@ class StepTimeBound(ColumnTimes):
         return few
 
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
-        """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
+        """Bound the layers but front ones that checked stages hold; `every`: with embeddings and head."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
         replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
         arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
@@ -263,7 +263,7 @@ class StepTimeBound(ColumnTimes):
 def columns_in_time(
     cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
 ) -> Iterator[CutPipelines]:
-    """Yield arrays of single (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
+    """Yield arrays of checked (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
     stack = [ranges]
     while stack and not stop():
         some = stack.pop()
@@ -287,7 +287,7 @@ def columns_in_time(
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineSplits(ColumnTimes):
-    """The splits of one pipeline for some micro-batches, ascending, below `limit` seconds; all are of a micro-batch."""
+    """The checker's splits of one pipeline's layers for some micro-batches, ascending, below `limit` seconds."""
 
     zero_stage: int
     p: int  # stages
@@ -301,32 +301,32 @@ class PipelineSplits(ColumnTimes):
     def of(
         cut: Cut, zero_stage: int, x: CutPipelines, replicas: int, micro_batches: Ints, limit: float
     ) -> "PipelineSplits":
-        """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
+        """Return the checker's layer splits of the one pipeline in `x`, with a number of replicas."""
         ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
         own: dict[str, Any] = {"ranges": x.over(*ends), "micro_batches": micro_batches, "limit": limit}
         return PipelineSplits(cut=cut, zero_stage=zero_stage, p=int(x.p), v=int(x.v), **own)
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """Times of the pipeline."""
+        """The times of the pipeline whose layer splits are checked."""
         return self.cut.timed(self.zero_stage, inside=bool(self.inside))
 
     @cached_property
     def rounds(self) -> float:
-        """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches."""
+        """Bound from below the micro-batches with what short rounds lose, over the micro-batches of a pipeline."""
         micro_batches = self.micro_batches
         return float(np.min(schedule.effective_micro_batches(micro_batches, self.p, self.v) / micro_batches))
 
     @cached_property
     def waits(self) -> float:
-        """Rounds in which unequal chunks wait, over micro-batches, at least."""
+        """Fewest rounds in which a checked pipeline's unequal chunks wait, over its micro-batches."""
         if not self.waiting:
             return 0.0
         return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers of a stage, ascending: from one a chunk, or what others cannot hold, to the most below the limit."""
+        """Layers that a checked pipeline's stage may hold, ascending, from what others leave up to the limit."""
         layers, others = self.cut.space.layers, self.p - 1
         spared = max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
@@ -338,7 +338,7 @@ class PipelineSplits(ColumnTimes):
         return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
 
     def _bytes(self, recomputed: Any) -> Any:
-        """Share of its memory that each size takes on a GPU of every stage."""
+        """Compute the share of GPU memory that each number of layers takes on every stage of a checked pipeline."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
@@ -349,7 +349,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def recomputed(self) -> Ints:
-        """Layers that each stage recomputes with each size, `NEVER` where it cannot hold it, or a pin excludes it."""
+        """Layers that each checked stage recomputes by its size, `NEVER` where it cannot hold it or by a pin."""
         pins, every = self.cut.space.instance.pins, np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":
             fewest = np.where(self._bytes(0) <= 1, 0 * every, NEVER)
@@ -374,12 +374,12 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
-        """Which stages may hold which sizes in memory, the first one all front layers in its first chunk."""
+        """Whether each stage of a checked pipeline holds each number of layers, front ones in its first chunk."""
         return (self.recomputed < NEVER) & (np.ceil(self.sizes[None, :] / self.v) >= self._front)
 
     @cached_property
     def seconds(self) -> Floats:
-        """Seconds of every stage with each size, head and unequal chunks included; infinite where it does not fit."""
+        """Seconds of every checked stage by its layers, head and unequal chunks included; infinite if none fit."""
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
@@ -397,12 +397,12 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def chunk(self) -> Any:
-        """Seconds of the largest chunk of every stage with each size."""
+        """Seconds of the largest chunk of every checked pipeline stage by its layers."""
         repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
         return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
 
     def once(self, chunk: Any, layers: Any) -> Any:
-        """Seconds that a step takes once, over the most micro-batches, by its largest chunk and stage (or arrays)."""
+        """Compute the seconds once a step of a checked pipeline, over its most micro-batches, by chunk and stage."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
@@ -415,7 +415,7 @@ class PipelineSplits(ColumnTimes):
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
-        """Return the least seconds of a micro-batch; infinite where none are below the limit."""
+        """Return the least seconds of a micro-batch over all layer splits of a pipeline; infinite above the limit."""
         instance = self.cut.space.instance
         rule, pinned = instance.workload.rules.recompute, "layout.recomputed_layers_per_stage" in instance.pins
         if rule != "free" and self.each < 0 and self.waiting and not pinned:
@@ -448,7 +448,7 @@ class PipelineSplits(ColumnTimes):
         return best if best < self.limit else math.inf
 
     def _slowest(self, seconds: Floats, limit: float) -> float | None:
-        """Return the least seconds of the slowest stage so that stages (any size between fine ones) hold all layers."""
+        """Return the least seconds of the slowest stage over the layer splits whose stages hold all layers."""
 
         def hold(longest: float) -> bool:
             fine = seconds <= longest
@@ -466,7 +466,7 @@ class PipelineSplits(ColumnTimes):
 def witness(
     cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, least seconds of one over splits of the layers) of a column below the limit, or None.
+    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None.
 
     `micro_batches` are ascending; a set of them is halved while its lower bound is below the limit.
     """

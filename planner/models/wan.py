@@ -1,4 +1,4 @@
-"""The wide area between the sites: routes and wavelengths by fibre edge, as a MILP in Pyomo and as the plan's section.
+"""The MILP of the wide area (WAN) between the sites: routes and wavelengths by fibre edge, and the plan's section.
 
 Every demand is spread over options, each a route and under protection the diverse one that backs it up while an edge of
 the first is cut. Wavelengths of an edge carry the largest load of any state, so spare ones are shared between cuts that
@@ -33,7 +33,7 @@ from planner.solvers.signals import Deadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteOption:
-    """A route that a demand may take with its backup, and the rates over both."""
+    """A route that a demand of the wide area may take with its backup, and the rates over both in Gbps."""
 
     primary: Route
     backup: Route | None
@@ -42,13 +42,13 @@ class RouteOption:
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Edges of the route and its backup."""
+        """Return the fibre edges of the route and its backup."""
         return *self.primary, *(self.backup or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanData:
-    """Everything that the rules of one design of the wide area read."""
+    """The data of one design of the wide area (WAN): everything that its MILP reads."""
 
     grid: Grid
     wan: Wan
@@ -63,23 +63,23 @@ class WanData:
     unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
 
     def rtt_ms(self, start: str, end: str) -> float:
-        """Return the round trip on the shortest route; infinite where there is none."""
+        """Return the round trip in ms on the shortest fibre route between two places; infinite without a route."""
         route = self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}")
         return math.inf if route is None else self.fibre.rtt_ms(route)
 
     def requested_gbps(self, key: str) -> float:
-        """Return the rate of a demand on its shortest route; without any wait where no route does."""
+        """Return the rate in Gbps of a WAN demand on its shortest route; without any wait where none is fast enough."""
         demand = self.demands[key]
         rate = demand.gbps(self.rtt_ms(demand.a, demand.b))
         return rate if math.isfinite(rate) else demand.gbps(0.0)
 
     def max_wavelengths(self, edge: Edge) -> int:
-        """Return the most wavelengths that an edge can be lit with."""
+        """Return the most wavelengths with which a fibre edge can be lit."""
         return edge.max_pairs * self.wan.max_wavelengths_per_pair
 
 
 def gather(instance: Instance, request: WanRequest) -> WanData:
-    """Gather the data of a design for an instance with a grid."""
+    """Gather the data of a WAN design for an instance with a grid."""
     links, grid = instance.wan or Wan(), instance.grid or Grid(balancing_authorities=(), nodes=())
     nodes = {node.id: node for node in grid.nodes}
     areas = {area.id: area.interconnection for area in grid.balancing_authorities}
@@ -121,7 +121,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
 
 
 def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Demand) -> Iterator[RouteOption]:
-    """Yield the options of a demand: pairs of diverse routes under protection, else single routes."""
+    """Yield the route options of a WAN demand: pairs of diverse routes under protection, else single routes."""
     # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
     # none.
     pairs = fibre.diverse(net, graph, demand.a, demand.b, links.routes)
@@ -141,7 +141,7 @@ Term = tuple[str, int, float]  # demand, option, rate on the edge
 
 
 def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
-    """Build the model without an objective; `elastic` lets edges carry more than their wavelengths, as `missing`."""
+    """Build the WAN's MILP without an objective; `elastic` lets edges exceed their wavelengths, by `missing`."""
     model = pyo.ConcreteModel()
     choices = [(demand, i) for demand in data.demands for i in range(len(data.options[demand]))]
     used = {edge for d, i in choices for edge in data.options[d][i].edges}
@@ -175,12 +175,12 @@ def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
 
 
 def shares(model: Any, data: WanData, demand: str) -> Any:
-    """Return the share of a demand that is carried."""
+    """Return the share of a WAN demand that the MILP's routes carry."""
     return sum(model.share[demand, i] for i in range(len(data.options[demand])))
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
-    """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
+    """Return the terms of each fibre edge's load by (edge, state): `normal`, or the cut edge whose traffic it takes."""
     # Under protection a cut of any edge of the primary route, and no other, sends the traffic over the backup.
     found: dict[tuple[str, str], list[Term]] = {}
     states: dict[tuple[str, str], str | None] = {}
@@ -202,7 +202,7 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
 
 
 def cost(model: Any, data: WanData) -> Any:
-    """Return the capital in M$; where nothing is priced, wavelengths times 1000 km."""
+    """Return the capital of a WAN design in M$; where nothing is priced, wavelengths times 1000 km."""
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
     if not data.priced:
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
@@ -211,7 +211,7 @@ def cost(model: Any, data: WanData) -> Any:
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
-    """Return the mark of a plan's bound: BOUNDED by the relaxation's duals or CONFIRMED by CP-SAT, within `seconds`."""
+    """Return the mark of a WAN plan's bound: BOUNDED by the relaxation's duals, CONFIRMED by CP-SAT, in `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
@@ -237,7 +237,7 @@ Shares = dict[tuple[str, int], float]
 def with_plan(
     data: WanData, model: Any, outcome: Outcome[Values], seed: int, deadline: Deadline, *, proven: bool
 ) -> Outcome[WanPlan]:
-    """Return the outcome with the plan's section, its objective recomputed from the physics."""
+    """Return the outcome with the plan's WAN section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
     every = {key: of(variable) for key, variable in model.share.items()}
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
@@ -319,7 +319,7 @@ def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
 
 
 def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDemand:
-    """Return a demand with its routes, and where some is left the `full` edges among those that could carry it."""
+    """Return a plan's WAN demand with its routes; where some is left, the `full` edges that could have carried it."""
     demand, requested, net, options = data.demands[key], data.requested_gbps(key), data.fibre, data.options[key]
     routes = tuple(
         WanRoute(
@@ -356,7 +356,7 @@ ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves r
 
 
 def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[WanPlan]:
-    """Return the design of the wide area; where the fibre cannot carry the exchange, `detail` names the shortfall."""
+    """Return the WAN plan of least capital; where the fibre cannot carry the exchange, `detail` names the shortfall."""
     deadline = Deadline(options.time_limit)
     data = gather(instance, request)
     without_route = [key for key, demand in data.demands.items() if not demand.priority and not data.options[key]]
@@ -376,7 +376,7 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
 
 
 def stated(data: WanData) -> pyo.ConcreteModel:
-    """State that the exchange and all traffic that has a route are carried, at the least cost."""
+    """Build the WAN's MILP in which the exchange and all traffic with a route are carried, at the least cost."""
     model = build(data)
     model.all = pyo.Constraint(list(model.admitted), rule=lambda model, demand: shares(model, data, demand) >= 1)
     model.goal = pyo.Objective(expr=cost(model, data))
@@ -389,7 +389,7 @@ def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
 
 
 def _by_priority(model: Any, data: WanData, options: Options, deadline: Deadline) -> tuple[Outcome[Values], bool]:
-    """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
+    """Maximise the WAN's Gbps of each priority in turn, then minimise cost; also return whether each step is proven."""
     traffic, proven = list(model.admitted), True
     model.admitted_before = pyo.ConstraintList()
     for level in sorted({data.demands[demand].priority for demand in traffic}):
@@ -422,7 +422,7 @@ def _no_route(data: WanData, demand: str) -> str:
 
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
-    """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
+    """Minimise the Gbps missing over fibre edges for the exchange alone; `detail` names the edges and rates."""
     model = build(data, elastic=True)
     for demand, i in model.share:
         if data.demands[demand].priority:

@@ -1,4 +1,4 @@
-"""The formulas, each in one place with its source: functions of numbers or arrays, SI units, no solver, no file."""
+"""The formulas of physics, each in one place with its source: of numbers or arrays, SI units, no solver, no file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,20 +10,20 @@ Tick: TypeAlias = Callable[[], None]
 
 
 def no_tick() -> None:
-    """Do nothing between the steps of a long computation."""
+    """Do nothing between the steps of a long computation of physics: the default tick."""
 
 
 _tick: ContextVar[Tick] = ContextVar("tick", default=no_tick)
 
 
 def tick() -> None:
-    """Let whoever asked for the computation end it."""
+    """Call the current tick, by which the caller of a long computation of physics may end it."""
     _tick.get()()
 
 
 @contextmanager
 def ticking(call: Tick) -> Iterator[None]:
-    """Call this between the steps of the computations within."""
+    """Set the tick that is called between the steps of the computations of physics within."""
     token = _tick.set(call)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Figures of a plan that the rules, the export and the simulation recompute: each once, from the instance inside it."""
+"""Physical figures of a plan that checks, export and simulation recompute: each once, from the instance inside it."""
 
 import math
 import re
@@ -29,7 +29,7 @@ MAX_CHUNKS = 10_000  # of a stage's layers; more would be walked through one by 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoweredSite:
-    """A site of the plan with its power node and the balancing authority of that node."""
+    """A site of a plan with its power node and the balancing authority of that node."""
 
     site: Site
     node: PowerNode
@@ -38,41 +38,41 @@ class PoweredSite:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPhysics:
-    """A plan under check; everything derived is computed once, and is missing where the plan is too broken for it."""
+    """The physics of a plan: each derived figure is computed once, and missing where the plan is too broken for it."""
 
     plan: Plan
     stop: Callable[[], bool] = lambda: False  # whether the recomputation of bounds, the longest part, must end
 
     @property
     def instance(self) -> Instance:
-        """The instance as solved."""
+        """Return the instance that the plan holds, as solved."""
         return self.plan.instance
 
     @property
     def grid(self) -> Grid:
-        """The grid, or an empty one; only for rules over the sites of `standing`, whose nodes are known."""
+        """Return the plan's grid, or an empty one; only for rules over sites of `standing`, whose nodes are known."""
         return self.instance.grid or Grid(balancing_authorities=(), nodes=())
 
     @property
     def wan(self) -> Wan:
-        """The wide area between sites; an instance without it has fibre on the default route at default prices."""
+        """Return the plan's wide area between sites; by default fibre on the default route at default prices."""
         return self.instance.wan or Wan()
 
     @property
     def gpus_per_rack(self) -> int:
-        """GPUs of a rack: the rails of its leaf domain."""
+        """Return the GPUs of a rack of the plan: the rails of its leaf domain."""
         return cost.rack_of(self.instance.hardware).gpus
 
     @property
     def transport_slowdown(self) -> float:
-        """Slowdown of the transport itself: the plan's simulated one, else the instance's constant."""
+        """Return the slowdown of the plan's transport itself: the simulated one, else the instance's constant."""
         if self.plan.transport is not None:
             return self.plan.transport.slowdown
         return self.instance.network.transport.slowdown if self.instance.network is not None else 1.0
 
     @cached_property
     def standing(self) -> tuple[PoweredSite, ...]:
-        """Sites whose node and balancing authority are known."""
+        """Return the plan's sites whose power node and balancing authority are known."""
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
         nodes = {node.id: node for node in self.grid.nodes}
         areas = {area.id: area for area in self.grid.balancing_authorities}
@@ -82,7 +82,7 @@ class PlanPhysics:
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
-        """Racks of each site; none for pools, whose layouts are plans of their own."""
+        """Return the racks of each site of the plan; none for pools, whose layouts are plans of their own."""
         if self.instance.hardware.pools:
             return {}
         if self.instance.grid is None:
@@ -90,25 +90,25 @@ class PlanPhysics:
         return {site.id: site.racks for site in self.plan.sites.sites} if self.plan.sites else {}
 
     def fabric_mw(self, site: str) -> float:
-        """Return the power of a site's fabric, in MW; 0 without one."""
+        """Return the power of the fabric at a site of the plan, in MW; 0 without one."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         return fabrics[site].power_mw if site in fabrics else 0.0
 
     def it_mw(self, site: str, racks: int) -> float:
-        """Return the IT power of racks at a site with its fabric, in MW."""
+        """Return the IT power of racks at a site of the plan with its fabric, in MW."""
         return cost.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     def load_mw(self, site: str, racks: int) -> float:
-        """Return the power of racks at a site with its fabric at the grid connection, in MW."""
+        """Return the power at the grid connection of racks at a site of the plan with its fabric, in MW."""
         return cost.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     def cooling_m2(self, site: str, racks: int) -> float | None:
-        """Return the area that cools racks at a site with its fabric, in m²."""
+        """Return the area that cools racks at a site of the plan with its fabric, in m²."""
         return cost.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:
-        """Racks of each site that carry replicas."""
+        """Return the racks of each site of the plan that carry replicas."""
         layout = self.plan.layout
         if layout is None or self.faults:
             return {}
@@ -116,18 +116,18 @@ class PlanPhysics:
         return {site: by_site.get(site, 0) * stages for site in self.replicas}
 
     def cabled_racks(self, site: str) -> int:
-        """Return the racks of a site that its fabric joins."""
+        """Return the racks of a site that the plan's fabric joins."""
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.cabled_racks if fabric else 0) or self.racks_by_site.get(site, 0)
 
     def wired_gpus_per_rack(self, site: str) -> int:
-        """Return the GPUs of each rack of a site that its fabric joins."""
+        """Return the GPUs of each rack of a site that the plan's fabric joins."""
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.wired_gpus_per_rack if fabric else 0) or self.gpus_per_rack
 
     @cached_property
     def built(self) -> dict[str, int]:
-        """New circuits by corridor, of corridors that can be built."""
+        """Count the new circuits of a plan by grid corridor, of corridors that can be built."""
         known, counts = {line.id for line in self.grid.new_lines}, Counter[str]()
         for line in self.plan.sites.new_lines if self.plan.sites else ():
             if line.line in known:
@@ -136,7 +136,7 @@ class PlanPhysics:
 
     @cached_property
     def steps(self) -> dict[str, int]:
-        """Steps of interconnect by node, of nodes that can be upgraded."""
+        """Count the steps of interconnect upgrades of a plan by power node, of nodes that can be upgraded."""
         known, counts = {node.id for node in self.grid.nodes if node.upgrade}, Counter[str]()
         for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
             if upgrade.node in known:
@@ -144,14 +144,14 @@ class PlanPhysics:
         return counts
 
     def excess(self, rule: str) -> float:
-        """Return how much the plan states that it exceeds a soft rule; 0 for a hard rule."""
+        """Return by how much the plan states that it exceeds a soft rule, in the rule's unit; 0 for a hard rule."""
         if self.plan.sites is None or rule.partition("[")[0] not in self.grid.rules.soft:
             return 0.0
         return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
 
     @cached_property
     def places(self) -> dict[str, fibre.Place]:
-        """Latitude and longitude of each open site, in degrees."""
+        """Return the latitude and longitude of each open site of the plan, in degrees."""
         return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
@@ -159,29 +159,29 @@ class PlanPhysics:
         return fibre.reach(self.wan, self.places).km
 
     def route_km(self, start: str, end: str) -> float:
-        """Return the length of the shortest fibre route between two open sites, in km."""
+        """Return the length of the shortest fibre route between two open sites of the plan, in km."""
         return self._route_km.get((min(start, end), max(start, end)), 0.0)
 
     def link_usd_per_year(self, link: Link) -> float:
-        """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
+        """Compute the yearly price in USD of a plan's WAN link by its wavelengths, over all the fibre they light."""
         ends = {name: at for name, at in self.places.items() if name in (link.a, link.b)}
         prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
     @cached_property
     def faults(self) -> list[str]:
-        """Entries of the layout that cannot be computed with."""
+        """List the faults of the plan's layout: entries from which no figure can be computed."""
         return list(layout_faults(self.plan.layout)) if self.plan.layout else []
 
     @cached_property
     def replicas(self) -> dict[str, int]:
-        """Replicas by site, of sites that have any."""
+        """Return the replicas by site of the plan, of sites that have any."""
         by_site = self.plan.layout.data_parallel_by_site if self.plan.layout else {}
         return {site: count for site, count in by_site.items() if count > 0}
 
     @cached_property
     def metrics(self) -> LayoutMetrics | None:
-        """The layout's figures as physics predicts them from its strategy and its assumptions."""
+        """Predict the metrics of the plan's layout from its strategy and its assumptions."""
         layout = self.plan.layout
         if layout is None or self.faults:
             return None
@@ -200,19 +200,19 @@ class PlanPhysics:
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
-        """Switches that a fabric may be built from, by name."""
+        """Return the switches that the plan's fabric may be built from, by name."""
         network = self.instance.network
         return {switch.name: switch for switch in network.switches if isinstance(switch, Switch)} if network else {}
 
     @property
     def nic_known(self) -> bool:
-        """Whether the instance states the rate of a NIC, itself or with its accelerator."""
+        """Return whether the plan's instance states the rate of a NIC, itself or with its accelerator."""
         hardware = self.instance.hardware
         return hardware.nic_bytes_per_second is not None or isinstance(hardware.accelerator, Accelerator)
 
     @cached_property
     def designs(self) -> dict[str, Design]:
-        """The design behind each site's fabric, of fabrics whose choices can be computed with."""
+        """Return the design of the plan's fabric at each site, of fabrics whose choices can be computed with."""
         network, found = self.instance.network, dict[str, Design]()
         for site, fabric in self.plan.fabric.sites.items() if self.plan.fabric and self.nic_known else ():
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
@@ -223,17 +223,17 @@ class PlanPhysics:
         return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
-        """Return the models of the tiers above the leaves of a fabric whose models are known."""
+        """Return the switch models of the tiers above the leaves of a plan's fabric whose models are known."""
         return tuple(self.switches[name] for name in fabric.models[1:])
 
     @cached_property
     def wired(self) -> dict[str, Design]:
-        """The designs that can be wired: only these have counts."""
+        """Return the plan's fabric designs that can be wired: only these have counts."""
         return {site: design for site, design in self.designs.items() if not unwirable(design)}
 
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
-        """Racks of each stage in rank order by site, of assignments that can be read."""
+        """Return the racks of each stage in rank order by site, of the plan's assignments that can be read."""
         layout, placement, found = self.plan.layout, self.plan.placement, dict[str, list[list[int]]]()
         if placement is None or layout is None or self.faults:
             return {}
@@ -250,7 +250,7 @@ class PlanPhysics:
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:
-        """Traffic of each site's placement across leaf domains, pods and zones."""
+        """Return the traffic of the plan's placement at each site across leaf domains, pods and zones."""
         layout = self.plan.layout
         if layout is None:
             return {}
@@ -268,7 +268,7 @@ class PlanPhysics:
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of a site's racks, or return its fault; numbers are compared with the site's before expansion."""
+    """Read a hostlist of the racks of a plan's site, or return its fault; numbers are compared before expansion."""
     outside = [number for number in re.findall(r"[0-9]+", text) if len(number) > 9 or int(number) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
@@ -279,7 +279,7 @@ def racks_of(text: str, racks: int) -> list[int] | str:
 
 
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
-    """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
+    """Yield faults of a plan's layout that make its figures meaningless, each with the expected value."""
     counts = {name for name, field in LayoutPlan.model_fields.items() if field.annotation is int}
     for name, value in layout:
         if name in counts - {"gpus_used", "gpus_idle"} and not 1 <= value <= MAX_COUNT:

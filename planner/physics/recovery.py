@@ -22,7 +22,7 @@ SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class GpuLinks:
-    """The links of a GPU at work to its leaves: one for each lane of its NIC, and the transceivers of all of them."""
+    """The links of a GPU at work, whose failures stop a job: one for each lane of its NIC, and their transceivers."""
 
     links: int = 0
     transceivers: int = 0
@@ -32,12 +32,12 @@ NO_LINKS = GpuLinks()
 
 
 def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
-    """Return the links of a GPU whose NIC is split over `lanes` lanes; `NO_LINKS` where the instance has no network."""
+    """Return the links by which a GPU can stop a job, its NIC on `lanes` lanes; `NO_LINKS` without a network."""
     return NO_LINKS if network is None else GpuLinks(lanes, lanes * network.cables.endpoint_transceivers)
 
 
 def lanes_to_choose(instance: Instance) -> list[int]:
-    """List the numbers of lanes that a fabric may split a NIC over, by its switches; none without a network."""
+    """List the numbers of lanes, and so of links that may fail, of a GPU's NIC in a fabric; none without a network."""
     network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
     switches = () if network is None else (switch for switch in network.switches if isinstance(switch, Switch))
     found = {lanes_of(switch, nic) for switch in switches}
@@ -45,13 +45,13 @@ def lanes_to_choose(instance: Instance) -> list[int]:
 
 
 def fewest_stops(instance: Instance, rates: Reliability) -> GpuLinks:
-    """Return the links of a GPU in a fabric whose links stop the job least often."""
+    """Return the links of a GPU in the fabric whose links stop the job least often."""
     each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
     return min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
 
 
 def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
-    """Return the stops that each kind of part causes in a second of one GPU at work, at the measured size."""
+    """Return a job's stops by kind of part in a second of one GPU at work, at the measured size."""
     stopping = NO_LINKS if rates.lane_failover and links.links > 1 else links
     by_part: dict[str, float] = {}
     for name, part in rates.parts.items():
@@ -63,12 +63,12 @@ def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) ->
 
 
 def stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> float:
-    """Return the stops of all parts in a second of one GPU at work, at the measured size."""
+    """Return the stops of a job by all parts in a second of one GPU at work, at the measured size."""
     return sum(part_stops_per_gpu_second(rates, links).values())
 
 
 def scale_factor(rates: Reliability, gpus: Num) -> Any:
-    """Compute (gpus / measured)^exponent, by which stops exceed proportionality; 1 up to `measured_gpus` GPUs."""
+    """Compute (gpus / measured)^exponent, by which a job's stops exceed proportionality; 1 up to `measured_gpus`."""
     if not rates.scale_exponent:
         return 1.0
     return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / rates.measured_gpus) ** rates.scale_exponent
@@ -83,7 +83,7 @@ ENOUGH = 1e-10  # relative change below which a step is of rounding: in a table 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointedJob:
-    """The properties of a job that determine its stops and checkpoints; numbers or arrays of one shape."""
+    """A job with checkpoints: the properties that determine its stops; numbers or arrays of one shape."""
 
     r: Reliability
     gpus: Num  # GPUs at work
@@ -96,17 +96,17 @@ class CheckpointedJob:
 
     @cached_property
     def stops_per_second(self) -> Any:
-        """Stops in a second, summed over the parts of each GPU at work."""
+        """Count a job's stops in a second, summed over the parts of each GPU at work."""
         return self.gpus * stops_per_gpu_second(self.r, self.links) * scale_factor(self.r, self.gpus)
 
     def write_seconds(self, target: CheckpointTarget) -> Any:
-        """Return the seconds to write a checkpoint: every GPU an even part of the state."""
+        """Return the seconds to write a job's checkpoint to a target: every GPU an even part of the state."""
         rates = self.r
         rate = rates.storage_bytes_per_second_per_gpu if target == "storage" else rates.memory_bytes_per_second_per_gpu
         return 0.0 if rate is None else self.state_bytes / (self.gpus * rate)
 
     def restart_seconds(self, recovery: Recovery = "restart") -> Any:
-        """Return the seconds from a failure to training at full power, of the whole job, perhaps on warm spares."""
+        """Return the seconds from a failure until the whole job trains at full power, perhaps on warm spares."""
         rates = self.r
         fixed, each = rates.restart_seconds, rates.restart_seconds_per_gpu
         if recovery == "warm-spares":
@@ -115,7 +115,7 @@ class CheckpointedJob:
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
-    """Return the interval that loses least to checkpoints and to work done again (renewal theory: Daly 2006)."""
+    """Return the checkpoint interval in seconds that loses least to checkpoints and repeated work (Daly 2006)."""
     # With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (without his
     # expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
     # down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
@@ -134,7 +134,7 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
-    """Return the stretch where a stop costs a restart and the work since the last checkpoint (Daly 2006, eq. 13)."""
+    """Return a job's stretch where stops cost a restart and the work since the last checkpoint (Daly 2006, eq. 13)."""
     # τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the restart of R.
     tau = np.asarray(interval, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -145,7 +145,7 @@ def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to resume after a failure: recovery, checkpoint target, and the stretch of run time."""
+    """A way for a job to resume after a failure: recovery, checkpoint target, and the stretch of run time."""
 
     recovery: Recovery
     target: CheckpointTarget
@@ -156,7 +156,7 @@ class Way:
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
-    """Yield the ways to resume that the figures allow, on spare racks only with `spares`; one where nothing stops."""
+    """Yield a job's ways to resume after a failure, on spare racks only with `spares`; one where nothing stops."""
     rates = job.r
     if not stops_per_gpu_second(rates, job.links):
         yield Way(
@@ -182,7 +182,7 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
 
 
 def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:
-    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least."""
+    """Return the seconds between a job's checkpoints that stretch time least in a way to resume, a step at least."""
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
     # The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
@@ -190,7 +190,7 @@ def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTa
 
 
 def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
-    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it."""
+    """Return the checkpoint interval at which (1 + k + w/τ)·(y + S), an elastic job's stretch, is least (to 1e-10)."""
     # Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
     # copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there
     # is one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises
@@ -214,7 +214,7 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds."""
+    """Return a job's way to resume after a failure with checkpoints at any interval, in seconds."""
     # A whole job restarts from its last checkpoint. An elastic one stalls, and goes on without the lost replica until
     # it is back; correlated stops restart it whole from storage. To first order in all of these its useful share is 1 -
     # w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
@@ -246,7 +246,7 @@ def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
 
 
 def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
-    """Return the seconds lost per second of steps by cause; they and 1 sum to the stretch."""
+    """Return the seconds that a job loses per second of steps by cause of recovery; they and 1 sum to the stretch."""
     if not stops_per_gpu_second(job.r, job.links):
         return {}
     if way.recovery == "elastic":
@@ -263,7 +263,7 @@ def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:
-    """Return y, 1 over the mean share of replicas that are there while the job trains."""
+    """Return y, 1 over the mean share of an elastic job's replicas that failures leave while it trains."""
     # For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
     # the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
     # with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
@@ -274,7 +274,7 @@ def inverse_share_there(away: Any, stalled: Any) -> Any:
 
 
 def _elastic_rates(job: CheckpointedJob) -> tuple[Any, Any, Any, Any]:
-    """Return the correlated stops a second; and seconds for one of work: stalled, of one replica away, of copies."""
+    """Return an elastic job's correlated stops a second; seconds for one of work: stalled, replica away, copies."""
     # Correlated stops stall the job by a whole restart. Where replicas share the optimiser's state each step ends with
     # a copy of it to a neighbour's memory.
     rates, stops, step = job.r, job.stops_per_second, np.asarray(job.step_seconds, dtype=np.float64)
@@ -286,7 +286,7 @@ def _elastic_rates(job: CheckpointedJob) -> tuple[Any, Any, Any, Any]:
 
 
 def _elastic_shares(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -> tuple[Any, Any, Any, Any]:
-    """Return seconds for one of work of an elastic job: in training, stalled, of work lost, and of checkpoints."""
+    """Return an elastic job's seconds for one of work: training, stalled, of work lost, and of checkpoints."""
     rare, stalls, away, copies = _elastic_rates(job)
     with np.errstate(divide="ignore", invalid="ignore"):
         written = np.where(np.isfinite(interval) & (interval > 0), job.write_seconds(target) / interval, 0.0)
@@ -295,5 +295,5 @@ def _elastic_shares(job: CheckpointedJob, target: CheckpointTarget, interval: An
 
 
 def min_stretch(job: CheckpointedJob) -> Any:
-    """Return the least stretch of any way to go on."""
+    """Return the least stretch of a job over all its ways to resume after a failure."""
     return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=True)])

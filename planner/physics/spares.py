@@ -36,7 +36,7 @@ from planner.plan.plan_sections import ReliabilityPlan
 
 
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
-    """Compute the share of time in which `gpus` GPUs or more of a rack with `spare_gpus` spare ones are fit to work."""
+    """Compute the share of time in which `gpus` or more of a rack with `spare_gpus` spare GPUs are fit to work."""
     # GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
     # have no spares; each counts for each of the rack's GPUs.
     share = {"gpu": 0.0, "rack": 0.0}  # in repair per GPU at work, by what a failure takes out: the sum of MTTR/MTBF
@@ -49,7 +49,7 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
 
 @lru_cache(maxsize=256)
 def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float64]]:
-    """Return the chances of numbers of fit racks within 40 standard deviations of the mean, and the least of these."""
+    """Return the chances of numbers of fit racks, spares among them, and the least number, within 40 deviations."""
     # SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
     mean = racks * availability
     reach = 40 * (1 + math.sqrt(mean * (1 - availability)))
@@ -64,7 +64,7 @@ def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float
 
 @lru_cache(maxsize=65536)
 def enough_share(needed: int, spares: int, availability: float) -> float:
-    """Return P(at least `needed` of `needed + spares` racks are fit for work), each by itself."""
+    """Return P(at least `needed` of `needed + spares` racks are fit for work), racks failing independently."""
     if availability >= 1:
         return 1.0
     first, chances = _chances(needed + spares, availability)
@@ -73,7 +73,7 @@ def enough_share(needed: int, spares: int, availability: float) -> float:
 
 @lru_cache(maxsize=65536)
 def min_spares(needed: int, availability: float, target: float) -> int:
-    """Return the fewest spare racks, one at least, that leave enough for a share of time (it grows); 0 for none."""
+    """Return the fewest spare racks, one at least, that leave enough racks for a share of time; 0 for a share of 0."""
     if target <= 0 or needed <= 0:
         return 0
     if availability <= 0:
@@ -87,7 +87,7 @@ def min_spares(needed: int, availability: float, target: float) -> int:
 
 @lru_cache(maxsize=65536)
 def mean_short(needed: int, spares: int, availability: float) -> float:
-    """Compute the mean shortage of racks: the mean of max(0, needed - racks fit for work)."""
+    """Compute the mean shortage of racks with spares: the mean of max(0, needed - racks fit for work)."""
     if availability >= 1:
         return 0.0
     first, chances = _chances(needed + spares, availability)
@@ -97,7 +97,7 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareEffect:
-    """The effect of the spare racks at a plan's sites."""
+    """The effect of the spare racks at the sites of a plan."""
 
     enough_share: float  # share of time in which all sites have enough racks fit for work
     replicas_down: float  # mean number of replicas that racks out of service take down
@@ -106,7 +106,7 @@ class SpareEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """How a plan meets failures: its way to resume, the stretch of its steps, and the spare racks at its sites."""
+    """A plan's recovery with its spares: way to resume, stretch of its steps, and the spare racks at its sites."""
 
     way: Way
     stretch: float
@@ -119,7 +119,7 @@ class Upkeep:
 
 
 def counted(instance: Instance) -> Reliability | None:
-    """Return the failures that count; None where there are none, or the workload says the share that trains."""
+    """Return the failure rates for which spares count; None without any, or where the workload states the share."""
     rates = instance.reliability
     if rates is None or isinstance(rates, str) or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None
@@ -127,7 +127,7 @@ def counted(instance: Instance) -> Reliability | None:
 
 
 def checkpoint_bytes(instance: Instance, model: Model) -> float:
-    """Return the bytes of a checkpoint: master weights and optimiser of every parameter."""
+    """Return the bytes of the checkpoint that a job recovers from: master weights and optimiser of each parameter."""
     precision = instance.workload.precision
     return float(total_parameters(model)) * (precision.parameter_bytes + precision.optimizer_bytes)
 
@@ -155,14 +155,14 @@ def stretches(
 
 
 def at_work_share(job: CheckpointedJob, standing: SpareEffect, recovery: Recovery) -> float:
-    """Return the share of time, or of replicas, that racks out of service leave a job at work."""
+    """Return the share of time, or of replicas, for which racks out of service beyond spares leave a job at work."""
     if recovery == "elastic":
         return 1 - standing.replicas_down / float(np.max(job.replicas))
     return standing.enough_share
 
 
 def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> ReliabilityPlan:
-    """Return the reliability section of a plan whose steps take `step_days` days without stops."""
+    """Return the reliability section (recovery and spares) of a plan whose steps take `step_days` without stops."""
     way, gpus = upkeep.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
@@ -194,7 +194,7 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
 def upkeep_of(
     instance: Instance, strategy: ParallelStrategy, step_seconds: float
 ) -> tuple[CheckpointedJob, Upkeep] | None:
-    """Return the job of a layout and how it best meets failures; None where they do not count.
+    """Return the job of a layout with the best recovery and spares; None where failures do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
     number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
@@ -254,7 +254,7 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class IntervalCurve:
-    """The useful share of a way to go on by the seconds between checkpoints."""
+    """The useful share of a plan by the seconds between checkpoints, its spares given, in one way to resume."""
 
     recovery: Recovery
     target: CheckpointTarget
@@ -274,7 +274,7 @@ class SparePoint:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The inputs of a plan's useful share: job, racks at work and spare by site, availability, replicas of a block."""
+    """The inputs of a plan's useful share: job, racks at work and spare racks by site, availability, block replicas."""
 
     job: CheckpointedJob
     needed: dict[str, int]
@@ -283,13 +283,13 @@ class Exposure:
     block_replicas: int
 
     def standing(self, spare_racks: Mapping[str, int]) -> SpareEffect:
-        """Compute the effect of spare racks, given their number by site."""
+        """Compute the effect of a plan's spare racks, given their number by site."""
         sites = [(count, spare_racks.get(site, 0)) for site, count in self.needed.items()]
         return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
 def exposure_of(plan: Plan) -> Exposure | None:
-    """Return the inputs of a plan's useful share; None where the plan does not count failures."""
+    """Return the inputs of a plan's useful share at other spares; None where the plan does not count failures."""
     reliability, layout, rates, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
     if reliability is None or layout is None or rates is None or physics.faults:
         return None
@@ -315,7 +315,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
 
 
 def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
-    """Trace the useful share of each way to go on over the time between checkpoints, no shorter than a step."""
+    """Trace the useful share of a plan's spares over the seconds between checkpoints, for each way to resume."""
     standing = exposure.standing(exposure.spare_racks)
     own = list(ways(exposure.job, spares=standing.spares))
     known = [float(way.interval_seconds) for way in own if 0 < way.interval_seconds < math.inf]
@@ -332,7 +332,7 @@ def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
 
 
 def spare_points(exposure: Exposure) -> list[SparePoint]:
-    """Trace the useful share over spares, to twice the plan's, or what 99 % of the time takes where it has none."""
+    """Trace the useful share over spare racks, to twice the plan's, or to those for 99 % of the time if it has none."""
     whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
     if not any(whole.values()):
         whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}

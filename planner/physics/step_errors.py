@@ -1,4 +1,4 @@
-"""Errors of the prediction: intervals by class of run, extrapolations, and the rows that support the constants."""
+"""Errors of a predicted step: intervals by class of run, extrapolations, and the rows that support the constants."""
 
 import math
 import re
@@ -24,7 +24,7 @@ YEAR = re.compile(r"-\d{4}(-\w+)?$")  # of a release of a software stack, and it
 
 
 class ErrorClass(Frozen):
-    """Measured rows of a class against what was predicted of them; spreads are standard deviations."""
+    """Errors of a class of measured steps against predictions of them; spreads are standard deviations."""
 
     rows: Count
     sources: Count = Field(description="Sources that the rows come from.")
@@ -37,7 +37,7 @@ class ErrorClass(Frozen):
 
 
 class SourceSpreads(Frozen):
-    """How far sources lie from their predictions, all classes together, and the intervals' width."""
+    """Errors by source: how far sources of measured steps lie from predictions, and the intervals' width."""
 
     measured: NonNegative = Field(description="Spread of mean log errors of sources with accelerators of others.")
     unmeasured: NonNegative = Field(description="The same of sources that alone measured an accelerator or a stack.")
@@ -45,7 +45,7 @@ class SourceSpreads(Frozen):
 
 
 class ErrorTable(Frozen):
-    """Errors by class of measured rows, of constants fitted without these; types of product of accelerators, stacks."""
+    """Errors of predicted steps by class of measured rows, their constants fitted without these."""
 
     source: str
     spreads: SourceSpreads
@@ -55,18 +55,18 @@ class ErrorTable(Frozen):
 
 
 class LikeRows(ErrorClass):
-    """The class of measured rows that is nearest to a run."""
+    """The class of measured steps that is nearest to a run, and its errors."""
 
     name: str
 
 
 def width(m: Machine) -> str:
-    """Return the class of a machine's precision."""
+    """Return the class of a machine's precision, by which step errors are told apart: 16-bit, or the type."""
     return "16-bit" if m.precision.compute in ("bf16", "fp16") else m.precision.compute
 
 
 def classes_of(m: Machine, strategy: ParallelStrategy) -> Iterator[str]:
-    """Yield the classes of a run: by precision, dense or MoE, scale and stack; then by less and less of these."""
+    """Yield the error classes of a run: by precision, dense or MoE, scale and stack; then by less and less of these."""
     gpus = strategy.gpus
     scale = "one node" if gpus <= NODE_GPUS else "several nodes" if gpus <= MANY_GPUS else "over 1,000 GPUs"
     kind, stack = "MoE" if m.model.experts else "dense", YEAR.sub("", m.software.name)
@@ -78,7 +78,7 @@ def classes_of(m: Machine, strategy: ParallelStrategy) -> Iterator[str]:
 
 
 def degrees_of(m: Machine, strategy: ParallelStrategy) -> dict[str, int]:
-    """Return the degrees of a run whose measured range is known, by the words of reports."""
+    """Return the degrees of a run that are compared with the ranges of measured steps, by the words of reports."""
     return {
         **dict(zip(("TP", "CP", "EP"), strategy.shape.degrees, strict=True)),
         "PP": strategy.pipeline_parallel,
@@ -93,12 +93,12 @@ def degrees_of(m: Machine, strategy: ParallelStrategy) -> dict[str, int]:
 
 @cache
 def table() -> ErrorTable:
-    """Return the catalogue's table of errors."""
+    """Return the catalogue's table of step errors."""
     return ErrorTable.model_validate(catalogue("step_errors"))
 
 
 def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None = None) -> LikeRows:
-    """Return the narrowest class of a run that has measured rows enough, of the catalogue's table unless given."""
+    """Return the narrowest class of measured steps like a run with enough rows, of the catalogue unless given."""
     known = (errors or table()).classes
     name = next(name for name in classes_of(m, strategy) if name in known)
     return LikeRows(name="measured rows of all kinds" if name == ANY else name, **dict(known[name]))
@@ -107,7 +107,7 @@ def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None 
 def interval(
     m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
 ) -> tuple[float, float]:
-    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it."""
+    """Return the 80 % interval of measured values around a predicted step time, or a quantity proportional to it."""
     # It encloses 4 of 5 rows of a source that no fit has seen, and is wider where no measured row has the machine's
     # accelerator or its stack.
     like = like_rows(m, strategy, errors)
@@ -116,13 +116,13 @@ def interval(
 
 
 def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
-    """Return the interval round a time with the largest error, each way, of several predictions with their own."""
+    """Return the interval around a time with the largest error, each way, of several predictions with theirs."""
     low, high = min(low / middle for middle, (low, _) in of), max(high / middle for middle, (_, high) in of)
     return predicted * low, predicted * high
 
 
 def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
-    """Return each degree of a run that no like row has, with a sentence that says so."""
+    """Return each degree of a run outside the range of measured steps like it, with a sentence that says so."""
     like, sentences = like_rows(m, strategy), dict[str, str]()
     for name, value in degrees_of(m, strategy).items():
         low, high = like.ranges[name]
@@ -133,7 +133,7 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
 
 
 def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
-    """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
+    """Return a machine's accelerator and software stack if no measured step of its precision has them, in sentences."""
     known = errors or table()
     parts = ("accelerator", m.gpu.name, known.accelerators), ("software", m.software.name, known.software)
     return {
@@ -149,7 +149,7 @@ PARTS = {"accelerators": "gpu", "software": "software"}  # of a machine, by the 
 
 
 class ConstantSupport(Frozen):
-    """Measured rows behind one constant of some accelerators or software stacks."""
+    """The measured steps that support one fitted constant of some accelerators or software stacks."""
 
     kind: Literal["accelerators", "software"]
     entries: tuple[str, ...]
@@ -159,12 +159,12 @@ class ConstantSupport(Frozen):
     deviation: NonNegative = Field(description="Standard deviation that the posterior of the fit leaves its logarithm.")
 
     def touches(self, machine: Machine) -> bool:
-        """Return whether it is a constant of a machine."""
+        """Return whether the supported constant is one of a machine."""
         return getattr(machine, PARTS[self.kind]).name in self.entries
 
 
 class SupportTable(Frozen):
-    """All constants of the fit, and the correlations in per cent of pairs by their places, those from 5 % on."""
+    """The measured support of all fitted constants, and per cent correlations of pairs by their places, from 5 % on."""
 
     source: str
     constants: tuple[ConstantSupport, ...]
@@ -173,12 +173,12 @@ class SupportTable(Frozen):
 
 @cache
 def support_table() -> SupportTable:
-    """Return the catalogue's table."""
+    """Return the catalogue's table of the measured steps that support each constant."""
     return SupportTable.model_validate(catalogue("constant_support"))
 
 
 def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:
-    """Return the standard deviation of a step's logarithm that the posterior of its constants leaves, linearised."""
+    """Return the error of a step by its constants: standard deviation of its logarithm in the posterior, linearised."""
     table = support_table()
     own = [i for i, constant in enumerate(table.constants) if constant.touches(machine)]
     if not own:
@@ -199,7 +199,7 @@ def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> flo
 
 
 def _scaled(part: Any, keys: list[str]) -> Any:
-    """Return a part of a machine, or a mapping of it, with the figure at some keys scaled."""
+    """Return a machine's accelerator or stack, or a mapping of it, with the fitted constant at some keys scaled."""
     key, *rest = keys
     if isinstance(part, dict):
         both = SIXTEEN_BITS if key in SIXTEEN_BITS else (key,)

@@ -1,1 +1,1 @@
-"""The decisions of a plan, taken and explained."""
+"""Planning: the decisions of a plan, taken and explained."""

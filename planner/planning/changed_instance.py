@@ -1,4 +1,4 @@
-"""Return an instance with other values in one of its parts; `planner.changed` does so by the paths of a user."""
+"""Change values of an instance for another question on it; `planner.changed` does so by the paths of a user."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,21 +11,21 @@ Change = Callable[[Instance], Instance]
 
 
 def in_fewest_days(instance: Instance) -> Instance:
-    """Return the question of the fewest days, whatever an instance minimizes and however late that is."""
+    """Return an instance changed to minimize the days to train, without its deadline."""
     return instance.replaced(objective__minimize="days_to_train", limits__deadline_days=None)
 
 
 def change_to(**values: Any) -> Change:
-    """Return how to give an instance other values, by the paths that `replaced` takes."""
+    """Return a function that changes an instance's values, by the paths that `replaced` takes."""
     return lambda instance: instance.replaced(**values)
 
 
 def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
-    """Return the fields of a plan that state the question it answers."""
+    """Return the fields of a plan that state its question: the instance as changed, and its hash."""
     return {"instance": instance, "instance_sha256": instance_sha256(instance)}
 
 
 def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
-    """Return the fields that every plan states: the question, and by which version and options it was answered."""
+    """Return the fields that every plan states: its instance and hash, planner version, seed, threads, time limit."""
     how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
     return as_asked(instance) | how | {"planner_version": __version__}

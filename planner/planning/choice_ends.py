@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 def ended_by_choice(
     instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
 ) -> tuple[JointSolution, dict[str, Any]]:
-    """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
+    """Return the plan that the ends of the choice leave of nearly as fast ones, and what the objective says of others.
 
     These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
     as fast is named. None of them is faster than the fastest.
@@ -56,7 +56,7 @@ def ended_by_choice(
 def _choice(
     world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
 ) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
-    """Return the plan that the ends leave, slower by at most `most`, the objective's words on others, and all plans."""
+    """Return the plan that the choice's ends leave, slower by at most `most`, the objective's fields, all plans."""
     instance, progress = world.problem.instance, solving.progress
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
@@ -112,7 +112,7 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
-    """Return the share of the fewest days by which plans may be slower that the same search keeps for the ends."""
+    """Return the share of the fewest days by which plans may be slower that the search keeps for the choice's ends."""
     goal = instance.objective
     if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
         return 0.0
@@ -120,7 +120,7 @@ def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
 
 
 def _others_asked(instance: Instance, *, seek_others: bool) -> bool:
-    """Whether others than the fastest are sought: at the user's own tolerance, or where no gateway takes minutes."""
+    """Return whether plans other than the fastest are sought: at the user's tolerance, or without a WAN gateway."""
     network, goal = instance.network, instance.objective
     own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
     return own or (seek_others and not (network is not None and network.wan_gateway))

@@ -1,4 +1,4 @@
-"""Why no plan exists: a smallest set of limits and pins that no plan meets together, each of them needed."""
+"""Why no plan exists: a smallest set of conflicting limits and pins that no plan meets together."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ NEARLY = 0.05  # share within which the least money for a plan is named
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
-    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none."""
+    """Return the conflict of an instance proven to have no plan: a smallest set of rules that no plan meets."""
     # With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
     # left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
     # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
@@ -53,14 +53,14 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 
 
 def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
-    """Return the conflict of a proven absence of plans whose rules a search did not find, or has not yet set apart."""
+    """Return the conflict of a proven absence of plans whose conflicting rules no search has isolated yet."""
     known = f"; they are among {', '.join(among)}" if among else ""
     reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
     return Conflict(decision="layout", rules=(), reason=reason)
 
 
 def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
-    """Return the smallest conflict, found before the deadline. OutOfTimeError: the deadline passed before its start."""
+    """Return the smallest conflict that a search finds by the deadline. OutOfTimeError: it had passed before."""
     if instance.grid is not None:
         from planner.models.sites import site_conflicts as sites_conflict
 
@@ -74,7 +74,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
-        """Return whether it is proven that no plan meets these rules, all others relaxed."""
+        """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
         question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         for rule, relax in rules.items():
             question = question if rule in kept else relax(question)
@@ -105,7 +105,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 def least_cost_briefly(
     instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
 ) -> JointSolution | None:
-    """Return the cheapest plan of an instance without its budget, to within 5 %; None where the time came first."""
+    """Return the cheapest plan without the budget in conflict, to within 5 %; None where time runs out first."""
     search = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
     return _briefly(search, instance.replaced(limits__budget_usd=None), options, deadline, cache)
 
@@ -117,7 +117,7 @@ def _briefly(
     clock: Deadline,
     cache: JointCache | None,
 ) -> JointSolution | None:
-    """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
+    """Run a search for a conflict's reason to within 5 %, ten seconds at most; None where it has no answer."""
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, clock.left))
     try:
         return search(question, options, lambda _: None, cache=cache)
@@ -126,7 +126,7 @@ def _briefly(
 
 
 def _enough(instance: Instance, found: JointSolution | None) -> str:
-    """Say what the cheapest plan without the budget costs; empty where none was found."""
+    """Say what the cheapest plan without the budget in conflict costs; empty where none is known."""
     if found is None or found.plan is None or found.usd is None:
         return ""
     least = found.lower_bound or 0.0
@@ -135,7 +135,7 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
 
 
 def _budget_sentence(instance: Instance) -> str:
-    """Return the budget, and where the racks alone cost more the least that any plan costs, in words."""
+    """Write a conflict's budget, and where the racks alone cost more, the least that any plan costs."""
     budget, hardware = instance.limits.budget_usd or 0.0, instance.hardware
     text, owned = f"the budget is {money(budget)}", (hardware.racks or 0) * rack_of(hardware).price_usd
     if owned <= budget + CENT:
@@ -182,12 +182,12 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
 
 
 def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
-    """Return a smallest set of pins without which a deadline can be met; empty where none is, or time ends first."""
+    """Return a smallest set of pins in conflict with the deadline; empty where there is none, or time runs out."""
     clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
     options, met = replace(solving.options, gap=ANY_PLAN), set[frozenset[str]]()
 
     def late(kept: frozenset[str]) -> bool:
-        """Return whether no plan meets the deadline with some of the pins; a time limit leaves that open."""
+        """Return whether no plan with these pins meets the deadline; a time limit leaves that undecided."""
         question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
         left = replace(options, time_limit=clock.limit)
         found = solve_joint(question, left, lambda _: None, rival=days)
@@ -217,7 +217,7 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
 
 
 def _relaxations(instance: Instance) -> dict[str, Change]:
-    """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
+    """Return how to relax each limit and pin that may be in conflict, the ones that tell the user most last."""
     limits, wan, network = instance.limits, instance.wan, instance.network
 
     def without(pin: str) -> Change:
@@ -244,7 +244,7 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
-    """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a site alone."""
+    """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a single site."""
     from planner.models.joint.site_choice import Sites
 
     sites = Sites(instance=instance, seed=seed)
@@ -256,7 +256,7 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
 
 
 def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Options, deadline: Deadline) -> bool:
-    """Return whether memory holds the model in no way, however many racks and sequences there are, and without pins."""
+    """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
     for name, relax in rules.items():
         instance = instance if name == MEMORY else relax(instance)
     try:
@@ -292,7 +292,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
 
 
 def _memory_sentence(instance: Instance) -> str:
-    """Return the memory of a GPU, and how many GPUs can share a replica's state where a site has few racks."""
+    """Write a conflict's memory of a GPU, and how many GPUs can share a replica's state at a site of few racks."""
     usable_gb = memory_limit_bytes(instance) / 1e9
     if usable_gb <= 0:
         return "the memory kept free on a GPU leaves none"

@@ -49,7 +49,7 @@ ROUNDING = 1e-9  # share of a step, below which a part of it is none
 
 
 class Constant(Frozen):
-    """A figure that a part of the prediction rests on."""
+    """A constant of the step-time model that a part of an evaluated layout's prediction rests on, with its source."""
 
     path: str = Field(description="Its place in the instance as resolved.")
     value: float | bool | str | tuple[str, ...] | None
@@ -60,14 +60,14 @@ class Constant(Frozen):
 
 
 class Extrapolation(Frozen):
-    """Something of the layout that no measured run has shown, and the constants that are extrapolated to it."""
+    """A feature of an evaluated layout that no measured run has, and the constants extrapolated to it."""
 
     reason: str
     constants: tuple[str, ...] = Field(description="By path.")
 
 
 class Evaluation(LayoutMetrics):
-    """The metrics of a layout given in full, and what they rest on."""
+    """The predicted metrics of a layout given in full, and what they rest on."""
 
     name: str
     fits: bool = Field(description="Nothing keeps the layout from running.")
@@ -88,7 +88,7 @@ class Evaluation(LayoutMetrics):
 
 
 def evaluated(instance: Instance) -> Evaluation:
-    """Predict the layout that the instance's pins give in full."""
+    """Evaluate the layout that the instance's pins give in full: predict its metrics."""
     strategy, filled = _that_fits(instance, pinned_strategy(instance))
     if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
@@ -132,7 +132,7 @@ def evaluated(instance: Instance) -> Evaluation:
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout from the pins, all else at its plainest value. InputError: one is missing, or two contradict."""
+    """Read the layout to evaluate from pins, else the plainest. InputError: one is missing, or two contradict."""
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
@@ -150,7 +150,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 
 
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
-    """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds (else the plainest), and why."""
+    """Return the layout with its ZeRO stage, if unpinned, the first that memory holds (else the plainest), and why."""
     machine, limit, least = machine_of(instance), memory_limit_bytes(instance), strategy.zero_stage
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
     for zero in () if "layout.zero_stage" in instance.pins else stages:
@@ -161,7 +161,7 @@ def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[Parallel
 
 
 def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
-    """Return the pins, and the plainest value of each choice that is left open, by the keys of the layout."""
+    """Return the layout's pins, and the plainest value of each choice that they leave open, by layout key."""
     machine, stages, replicas = machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
     gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
     sequences = pinned.get("microbatch_sequences", 1)
@@ -219,7 +219,7 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 
 
 def _near(whole: int, degree: int) -> str:
-    """Name the divisors of a number that are next to a degree that is none."""
+    """Name, for an error, the divisors nearest to a pinned degree of parallelism that does not divide a number."""
     divisors = [n for n in range(1, whole + 1) if whole % n == 0]
     return " or ".join(map(str, [max(n for n in divisors if n < degree), *(n for n in divisors if n > degree)][:2]))
 
@@ -247,7 +247,7 @@ def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan
 
 
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
-    """Return the racks that a layout needs; of replicas that fill theirs, those of all ranks in order."""
+    """Return the racks that an evaluated layout needs; of replicas that fill theirs, those of all ranks in order."""
     spread, together = strategy.racks_per_replica(gpus), strategy.replicas_per_rack
     full = strategy.data_parallel >= together and together * strategy.shape.gpus == gpus * spread
     if strategy.stages_per_rack == 1 and full:
@@ -257,7 +257,7 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
 
 
 def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, measured: LayoutMetrics) -> LayoutPlan:
-    """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
+    """Write the evaluated layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = machine_of(instance).rack.gpus
     outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
     return write_layout(
@@ -274,7 +274,7 @@ def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, me
 
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
+    """Return an instance to evaluate a layout without other decisions; its racks, if unstated, hold `gpus` GPUs."""
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
         pins["layout.data_parallel"] = sum(by_site.values())
@@ -283,7 +283,7 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
 
 
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
-    """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
+    """Return the plan of an evaluated layout, which no search chose: feasible at best, without a bound or rules."""
     name, value = "days_to_train", layout.metrics.days_to_train
     asked = instance.replaced(objective__minimize=name, workload__framework_rules=False)
     racks = asked.hardware.racks or 0
@@ -318,7 +318,7 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
 
 
 def stack_text(machine: Machine) -> str:
-    """Write a software stack with the switches that matter to a model and its precision in one line."""
+    """Write in one line a software stack with the switches that matter to a model and its precision."""
     software, routed = machine.software, machine.model.experts is not None
     idle = {"experts": not routed, "tensor": not overlaps_tensors(machine)}
     overlaps = [overlap for overlap in software.overlaps if not idle.get(overlap, False)]
@@ -411,7 +411,7 @@ SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
 def _extrapolations(
     machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
 ) -> Iterator[Extrapolation]:
-    """Yield the extrapolations beyond measured runs: degrees out of range, and accelerators or stacks in none."""
+    """Yield an evaluated layout's extrapolations beyond measured runs: degrees, accelerators and stacks in none."""
     for degree, reason in step_errors.outside(machine, strategy).items():
         behind = (constant.path for constant in rests_on.get(SETS.get(degree, ""), ()))
         yield Extrapolation(reason=reason, constants=tuple(path for path in behind if is_tunable(path)))
@@ -425,7 +425,7 @@ def _extrapolations(
 
 
 def _constant(machine: Machine, path: str) -> Constant:
-    """Return a constant by its path, with its value and the source stated at the deepest level above it."""
+    """Return the constant of the step-time model at a path, its value, and the source stated nearest above it."""
     where = GPU if path.startswith(GPU) else CODE
     keys = path.removeprefix(where).split(".")
     at: Any = machine.gpu if where == GPU else machine.software
@@ -448,7 +448,7 @@ def _constant(machine: Machine, path: str) -> Constant:
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:
-    """Return the prediction as one screen of text: time and memory by part; `why`: with the constants behind them."""
+    """Write an evaluated layout as one screen: time and memory by part; `why`: with the constants behind them."""
     layout = result.layout
     tensor, context, expert = layout.degrees
     degrees = (
@@ -511,7 +511,7 @@ def _parts(of: Mapping[str, float]) -> str:
 
 
 def time_lines(metrics: LayoutMetrics) -> dict[str, str]:
-    """Return a line for each part of the step above rounding, the largest first: its seconds and its share."""
+    """Write a line for each part of an evaluated step that does not round to 0, longest first: seconds, share."""
     seconds, lines = metrics.breakdown_seconds, dict[str, str]()
     for part in sorted(seconds, key=lambda part: -seconds[part]):
         if (share := seconds[part] / metrics.step_seconds) > ROUNDING:
@@ -520,7 +520,7 @@ def time_lines(metrics: LayoutMetrics) -> dict[str, str]:
 
 
 def memory_lines(metrics: LayoutMetrics) -> list[str]:
-    """Return the memory of the fullest GPU, and a line for each part of it."""
+    """Write the memory in GB of the fullest GPU of an evaluated layout, and a line for each part of it."""
     used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
     head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the fullest GPU"
     parts = sorted(metrics.memory_breakdown_bytes.items(), key=lambda item: -item[1])

@@ -56,7 +56,7 @@ def explained(
     within: float = 0.05,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Explanation]:
-    """Yield the explanation as it grows: the plan, its sites, what more of each limit is worth, and other choices.
+    """Yield a plan's explanation as it grows: the plan, its sites, what more of each limit is worth, other choices.
 
     An instance is solved first, for the very best plan, without a tolerance: within one a plan's days say nothing of
     what a limit is worth. A plan that is proven is taken as it is, with the best days that its tolerance began from.
@@ -93,7 +93,7 @@ def explained(
 def _parts(
     questions: "_Questions", found: Explanation, late: list[Other], near: int, within: float
 ) -> Iterator[Explanation]:
-    """Yield the explanation with each answer; `late` gets those to choices that cost nothing, or that leave no plan."""
+    """Yield the explanation after each answer; `late` gets the choices that cost nothing, or leave no plan."""
     plan = questions.plan
     if plan.sites is not None:
         yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
@@ -123,7 +123,7 @@ def _parts(
 
 
 def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
-    """Return what would let sites hold a plan that a conflict of their rules excludes; of money, what a plan costs."""
+    """Return, to explain a conflict of site rules, how far each must give for a plan; of money, what a plan costs."""
     from planner.models.sites import site_conflicts as sites
 
     moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
@@ -136,7 +136,7 @@ def _relaxations(instance: Instance, rules: Collection[str], options: Options) -
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
-    """Return what each candidate could carry alone of a plan's load, or of the pinned racks, the most first."""
+    """Return the MW that each candidate site could carry alone of the explained plan's load or the pinned racks."""
     from planner.models.sites import site_conflicts as sites
 
     late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
@@ -158,7 +158,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 
 
 def proven_plan(plan: Plan) -> bool:
-    """Return whether a plan can be explained without solving it again."""
+    """Return whether a plan is proven, so that it can be explained without solving it again."""
     # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
     instance, bound = plan.instance, plan.objective.bound
     if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
@@ -168,7 +168,7 @@ def proven_plan(plan: Plan) -> bool:
 
 
 def _best_value(plan: Plan) -> float:
-    """Return the best dollars, or days, of a plan's question: those that its tolerance began from."""
+    """Return the best dollars or days of an explained plan's question, before its tolerance gave any up."""
     goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
     if goal is not None:
         return goal
@@ -179,7 +179,7 @@ def _best_value(plan: Plan) -> float:
 
 @dataclass
 class _Questions:
-    """The questions that differ from a plan's in one thing, and what the answers say of one another.
+    """The questions of an explanation, each one change from the plan's, and what one answer says of another.
 
     A question that only excludes plans has none better than the plan's own bound; one that only adds plans keeps the
     plan, and has none better than the answer to all such questions together. Each may take about as long as the search
@@ -213,12 +213,12 @@ class _Questions:
 
     @property
     def left(self) -> bool:
-        """Whether enough time is left to ask. OutOfTimeError: a signal ends it."""
+        """Whether enough time is left for another question of the explanation. OutOfTimeError: a signal ends it."""
         Deadline().check()
         return self.deadline.left > ENOUGH * self.search_seconds
 
     def next(self, name: str) -> Options:
-        """Report the next question and return its options."""
+        """Report the next question of an explanation, and return its solve options with its share of the time."""
         start(self.progress, name)
         most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), SLOWER * self.search_seconds))
         self.parts -= 1
@@ -231,7 +231,7 @@ class _Questions:
         layout, known = self.plan.layout, sorted(self.plans, key=lambda x: x[0])
 
         def first(world: World) -> Column | None:
-            """Name the column of the plan, or of the best other that a question knows, where it is one of its own."""
+            """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
             own = None if layout is None else column_of(layout, world)
             return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
 
@@ -245,7 +245,7 @@ class _Questions:
     def _known_or_asked(
         self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
     ) -> "_Answer | None":
-        """Return the answer to a question, or to all looser ones where that settles it; None where no time was left."""
+        """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""
         # What is worth nothing together is worth nothing alone.
         if loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
@@ -262,7 +262,7 @@ class _Questions:
         return self._ask(x.change(self.plan.instance), options, x.without if isinstance(x, Variant) else None, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
-        """Return the soonest end from another start than the plan's; not asked where the plan has ended by then."""
+        """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
         months, layout = latest_start_months(asked), self.plan.layout
         ready = months * DAYS_A_MONTH
         options = self.next(f"a start in month {months:g}")
@@ -279,7 +279,7 @@ class _Questions:
         return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
 
     def worth(self, x: More) -> Worth | None:
-        """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
+        """Return what a little more of a limit saves the explained plan, in days or dollars; None if unanswered."""
         best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
         if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
             found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
@@ -298,7 +298,7 @@ class _Questions:
         return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
-        """Return the best plan with one decision made otherwise; None where no time was left."""
+        """Return the best plan with one decision of the explained plan made otherwise; None: no time left."""
         changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
         gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
         floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
@@ -334,7 +334,7 @@ class _Questions:
         )
 
     def near(self, count: int, within: float) -> Iterator[Other]:
-        """Yield the best plans over sets of sites that no plan before has, within a share of the best."""
+        """Yield, to explain a choice of sites, the best plans on other sets of sites, within a share of the best."""
         if self.plan.sites is None:
             return
         own = self.plan.sites.sites
@@ -355,14 +355,14 @@ class _Questions:
 
 
 def _decided(plan: JointPlan) -> tuple[Any, ...]:
-    """Return layout, sites and capital, in which plans of questions that differ may be the same."""
+    """Return a plan's layout, sites and capital, by which an explanation knows the same plan from two questions."""
     c = plan.column
     layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
     return *layout, plan.blocks_by_site, round(plan.capital_usd)
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
-    """Return the value of a choice in a plan; what was asked for where that says it all."""
+    """Return the value of an explained choice in a plan; the value asked for where that says it all."""
     if plan is None or v.choice in ("site", "sites") or not v.without:
         return v.value
     if v.choice == "stripes":
@@ -375,7 +375,7 @@ def _value(v: Variant, plan: JointPlan | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The best plan of a question that differs a little: its days or dollars, and their bound."""
+    """The answer to a question of an explanation: the best plan's days or dollars, and their bound."""
 
     value: float | None
     bound: float | None
@@ -390,7 +390,7 @@ def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
 
 
 def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
-    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
+    """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
@@ -407,7 +407,7 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
 
 
 def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Explanation]:
-    """Explain why there is no plan: the conflict, then what would do, rule by rule; at an interrupt what is known."""
+    """Explain why there is no plan: the conflict, then what would resolve it, rule by rule, up to an interrupt."""
     instance, why = plan.instance, plan.conflict
     outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
     yield (found := found.replaced(conflict=why, outside=outside))
@@ -425,7 +425,7 @@ def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Ex
 
 
 def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
-    """Yield the limits in conflict that alone, and least, let a plan exist, as far as the time allows."""
+    """Yield how much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows."""
     hbm, racks = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks
     for limit, now, scale, unit, path in (
         ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
@@ -438,7 +438,7 @@ def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) 
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
-    """Return the least value of a limit, to the precision or as the time allows, with which a plan was found."""
+    """Return the least value of a limit with which a plan was found, to the precision or as the time allows."""
     whole = path == "hardware__racks"
 
     def exists(value: float) -> bool:

@@ -16,9 +16,9 @@ ROWS = 12  # candidates that a table shows
 
 
 class Other(Frozen):
-    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars.
+    """The best plan with one decision of an explained plan made otherwise, by what its goal minimizes: days, dollars.
 
-    Where that is the day of its end, days count from the decision, and its start is chosen anew too.
+    Where the goal is the day of its end, days count from the decision, and its start is chosen anew too.
     """
 
     choice: str
@@ -39,12 +39,12 @@ class Other(Frozen):
 
     @property
     def as_good(self) -> bool:
-        """Whether the choice costs nothing that a line would show, or leaves no plan."""
+        """Whether the explained plan's other choice costs nothing that a line would show, or leaves no plan."""
         return self.loss is None or abs(self.loss) < SHOWN
 
 
 class OtherStart(Frozen):
-    """The soonest end from another month at which something becomes ready, with nothing that becomes ready later."""
+    """The soonest end, in an explanation, from another start month, with nothing in use that becomes ready later."""
 
     months: float = Field(description="From the decision.")
     ready: tuple[str, ...] = Field(description="Sites, new lines and nodes of an upgrade that are ready from then on.")
@@ -56,7 +56,7 @@ class OtherStart(Frozen):
 
 
 class Worth(Frozen):
-    """What more of a limit saves, every decision taken anew, in what the instance minimizes: days, or dollars."""
+    """What more of a limit saves an explained plan, every decision taken anew, in days or dollars."""
 
     limit: str
     more: float
@@ -70,7 +70,7 @@ class Worth(Frozen):
 
 
 class Lack(Frozen):
-    """A limit that, changed alone, lets a plan exist; verified by solving with it."""
+    """A limit that an explanation names since, changed alone, it lets a plan exist; verified by solving with it."""
 
     limit: str
     now: float
@@ -104,7 +104,7 @@ class Explanation(Frozen):
 
 
 def summary(e: Explanation) -> str:
-    """Return the explanation as one screen of text; one that has grown has more lines at its end."""
+    """Write an explanation as one screen of text; one that has grown has more lines at its end."""
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]
@@ -148,7 +148,7 @@ def _start_line(x: OtherStart) -> str:
 
 
 def _other_line(x: Other, start_days: float | None) -> str:
-    """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
+    """Write the explanation's line on one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and x.as_good else x.loss
     days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
@@ -164,13 +164,13 @@ def _other_line(x: Other, start_days: float | None) -> str:
 
 
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
-    """Say what is made otherwise: tensor parallel 4 instead of 8, site abilene closed."""
-    of_site = choice == "site"
-    return f"{named(choice)} {plan_value} {value}" if of_site else f"{named(choice)} {value} instead of {plan_value}"
+    """Write the decision that an explanation changes: tensor parallel 4 instead of 8, site abilene closed."""
+    own, other = ({"True": "on", "False": "off"}.get(x, x) for x in (plan_value, value))
+    return f"{named(choice)} {own} {other}" if choice == "site" else f"{named(choice)} {other} instead of {own}"
 
 
 def named(choice: str) -> str:
-    """Write a choice in words; a path of the instance as it is."""
+    """Write the name of an explained choice in words; a path of the instance as it is."""
     return choice if "." in choice else words(choice)
 
 
@@ -182,7 +182,7 @@ def _worth_line(x: Worth) -> str:
         return f"{value:{digits}} days" if in_days else money(value)
 
     def counted(value: float) -> str:
-        """Write an amount of the limit: $30.00M of budget, 10 MW of headroom."""
+        """Write the amount of a limit that an explanation adds: $30.00M of budget, 10 MW of headroom."""
         what, _, of = x.unit.partition(" ")
         one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else x.unit
         return f"{money(value)} of budget" if x.unit == "USD" else f"{short(value)} {one}"
@@ -195,7 +195,7 @@ def _worth_line(x: Worth) -> str:
 
 
 def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
-    """Return the lines of what would let a split exist, and of the candidates: the best, and those of the plan."""
+    """Write the explanation's lines on what would let a site split exist, and on the best candidate sites."""
     for move in moved:
         unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)

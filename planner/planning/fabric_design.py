@@ -71,7 +71,7 @@ SPACE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricKind:
-    """A family with a number of tiers, and the cheapest design of it, if there is one."""
+    """A family of fabrics with a number of tiers, and the cheapest design of it, if there is one."""
 
     family: FabricFamily
     tiers: int
@@ -81,18 +81,18 @@ class FabricKind:
 
     @property
     def name(self) -> str:
-        """Name it for a reader."""
+        """The name of a kind of fabric: its family and number of tiers."""
         words, tiers = KINDS[self.family]
         return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
     @property
     def grouped(self) -> bool:
-        """Whether its leaves are in groups, in place of tiers."""
+        """Whether the leaves of a kind of fabric are in groups, as a dragonfly's are, instead of tiers."""
         return FAMILIES[self.family].design.grouped
 
 
 def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the cheapest fabric at each ratio of `RATIOS`, in figures, where a wider one costs less than those before.
+    """Yield figures of the cheapest fabric at each oversubscription of `RATIOS` that saves money over those before.
 
     The rates are of GPUs under a full leaf, pod and zone, and of the links out of it; all other rules stay.
     """
@@ -122,7 +122,7 @@ def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Itera
 
 
 def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SEEDS) -> Plan:
-    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds.
+    """Return a plan of the cheapest fabric of a cluster that keeps the rules, without a layout, and the other kinds.
 
     `seeds`: random permutations of which the tail of the chosen fabric is the mean; without any no tails are simulated.
     """
@@ -164,7 +164,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
 
 @dataclass(frozen=True, slots=True)
 class FabricSearch:
-    """The search for the cheapest fabric of each kind: for which hosts, from what it may be built, and until when."""
+    """The search for the cheapest fabric of each kind: for which hosts, of which parts, and until when."""
 
     instance: FabricInstance
     network: Network
@@ -174,16 +174,16 @@ class FabricSearch:
 
     @property
     def hosts(self) -> int:
-        """Hosts of the cluster."""
+        """The hosts of the cluster that the fabric joins."""
         return self.instance.hardware.racks or 0
 
     @property
     def gpus(self) -> int:
-        """GPUs of a host."""
+        """The GPUs of a host that the fabric joins."""
         return rack_of(self.instance.hardware).gpus
 
     def kinds(self) -> Iterator[FabricKind]:
-        """Yield the kinds that the tiers allow: those of the families asked for first, one switch for all but once."""
+        """Yield the kinds of fabric that the tiers allow, families asked for first; one switch for all only once."""
         families = sorted(KINDS, key=lambda family: family not in self.network.families)
         repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
         for family in families:
@@ -192,7 +192,7 @@ class FabricSearch:
                     yield FabricKind(family=family, tiers=tiers)
 
     def searched(self) -> Iterator[FabricKind]:
-        """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
+        """Yield kinds of fabric with their cheapest designs: of a family not asked for, only its cheapest kind."""
         # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
         best, families = math.inf, set[FabricFamily]()
         for kind in self.kinds():
@@ -206,7 +206,7 @@ class FabricSearch:
             yield found
 
     def cheapest(self, kind: FabricKind, most_usd: float) -> FabricKind:
-        """Return a kind with its cheapest design below a price; not searched where the time is over."""
+        """Return a kind of fabric with its cheapest design below a price; not searched once time is over."""
         # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
         ratios, free = self.network.max_oversubscription, dict[str, Any]()
         if kind.grouped:
@@ -239,20 +239,20 @@ class FabricSearch:
         return replace(kind, template=tables.template(traffic, self.hosts, found, int(cheapest)))
 
     def pinned(self, name: str) -> Any:
-        """Return what a decision of the fabric is pinned to, for the one site or every site; None where it is free."""
+        """Return the pinned value of a fabric decision, of the one site or every site; None where it is free."""
         return self.instance.pins.get(f"fabric.{CLUSTER}.{name}", self.instance.pins.get(f"fabric.{name}"))
 
     def allowed(self, kind: FabricKind) -> bool:
-        """Return whether a kind may be chosen: of a family asked for, and on several switches where one may be lost."""
+        """Return whether a kind of fabric may be chosen: its family asked for; several switches if one may fail."""
         return kind.family in self.network.families and not self.on_one_switch(kind)
 
     def on_one_switch(self, kind: FabricKind) -> list[str]:
-        """List why a kind of one tier may not be chosen where a loss is to be survived."""
+        """List why a fabric of one tier may not be chosen where it is to survive a loss."""
         hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
         return [hangs] if kind.tiers == 1 and self.network.survives and not kind.grouped else []
 
     def section(self, template: Template) -> SiteFabric:
-        """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
+        """Return the plan's section of a fabric design, its slowdowns where all traffic leaves leaf, pod and zone."""
         design = template.design
         pods, zones = design.pods > 1, design.zones > 1
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
@@ -260,7 +260,7 @@ class FabricSearch:
         return site_fabric(self.network, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
 
     def alternative(self, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]) -> FabricAlternative:
-        """Return a kind of fabric in figures, and why it was not chosen."""
+        """Return the figures of an alternative kind of fabric, and why it was not chosen."""
         template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
         whole_tbps = half_rate_tbps(self.instance.hardware, self.gpus)
         return FabricAlternative(
@@ -273,7 +273,7 @@ class FabricSearch:
         )
 
     def lost(self, kind: FabricKind, best: FabricKind) -> str:
-        """Write the reason why a kind of fabric was not chosen; empty for the chosen one."""
+        """Write why a kind of fabric was not chosen; empty for the chosen one."""
         if kind is best:
             return ""
         template, chosen = kind.template, best.template
@@ -298,7 +298,7 @@ class FabricSearch:
         return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
     def why_none(self, kind: FabricKind) -> str:
-        """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
+        """Write why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
@@ -322,7 +322,7 @@ class FabricSearch:
         return f"no wiring with equal bundles keeps the rules{rules}"
 
     def most_gpus(self, tiers: int) -> tuple[int, int]:
-        """Bound the GPUs of a leaf below others, and those that trees of some tiers join."""
+        """Bound the GPUs of a leaf with tiers above it, and those that fabrics of some tiers (trees) join."""
         # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
         # share it alike.
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
@@ -342,7 +342,7 @@ class FabricSearch:
         return max(leaf), max(reach)
 
     def tails(self, template: Template, seeds: int) -> Tails:
-        """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if in time."""
+        """Return a fabric's mean tail of a random permutation over NIC line rate, ECMP and sprayed, if time allows."""
         # They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
         # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
         # which of its ports.
@@ -379,7 +379,7 @@ class FabricSearch:
         return self.simulated[shape]
 
     def in_conflict(self, most_usd: float) -> tuple[str, ...]:
-        """Return rules and pins of which none can be left out at a price: all of them where the time ends first."""
+        """Return a fabric's rules and pins that all conflict at a price: all of them where the time ends first."""
         free: dict[str, Any] = {"network.families": tuple(KINDS), "network.max_tiers": MAX_TIERS}
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
@@ -400,7 +400,7 @@ class FabricSearch:
         return tuple(rule for rule in rules if rule not in dropped)
 
     def nothing_fits(self, *, proven: bool) -> Conflict:
-        """Return why there is no fabric; no rules where the time ended first."""
+        """Return the conflict of a cluster without a fabric; no rules where the time ended first."""
         if not proven:
             return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
         nic, planes = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9, self.pinned("planes")

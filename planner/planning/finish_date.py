@@ -15,7 +15,7 @@ FINISH_DATE = "finish_date"
 
 
 def start_days(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return the days from the decision until the hardware and every site, new line and upgrade in use are ready."""
+    """Return a plan's start in days from the decision: hardware and every site, line and upgrade in use are ready."""
     months = [instance.hardware.ready_months]
     if instance.grid is not None and sites is not None:
         nodes = {node.id: node for node in instance.grid.nodes}
@@ -27,7 +27,7 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
 
 
 def latest_start_months(instance: Instance) -> float:
-    """Return the months from the decision to the latest start; of the hardware, where days count from training."""
+    """Return a finish-date question's latest start, months from the decision; the hardware's for other goals."""
     months = [instance.hardware.ready_months]
     if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
         months += instance.grid.lead_months
@@ -35,12 +35,12 @@ def latest_start_months(instance: Instance) -> float:
 
 
 def latest_start_days(instance: Instance) -> float:
-    """Return the same in days."""
+    """Return a finish-date question's latest start, in days from the decision."""
     return latest_start_months(instance) * DAYS_A_MONTH
 
 
 def each_start(instance: Instance) -> list[Instance]:
-    """List the questions of all months at which something becomes ready, each without what comes later."""
+    """List the finish-date questions, one a month at which something becomes ready, without what comes later."""
     grid, ready = instance.grid, instance.hardware.ready_months
     if instance.objective.minimize != FINISH_DATE or grid is None:
         return [instance]
@@ -51,7 +51,7 @@ def each_start(instance: Instance) -> list[Instance]:
 
 
 def ready_in(instance: Instance, months: float) -> list[str]:
-    """Name the sites, new lines and nodes of an upgrade that become ready in a month, and the hardware."""
+    """Name the sites, new lines and upgraded nodes that become ready in a finish-date month, and the hardware."""
     names = ["the hardware"] if months and instance.hardware.ready_months == months else []
     if instance.grid is not None:
         nodes = instance.grid.nodes

@@ -1,6 +1,6 @@
 """The curve of money against days of an instance: plans that none beats in both, and how far that is proven.
 
-It begins, whole or around a plan, with the fewest days of less and less money, each proven within a tenth. Between two
+It begins, whole or around a plan, with the fewest days at less and less money, each proven within a tenth. Between two
 capitals at which these are bounded, every plan is at least as slow as the bound of the larger one, so that a handful of
 answers covers all plans between the cheapest and the dearest point within a known share.
 """
@@ -49,7 +49,7 @@ BENT = 0.1  # of the curve's length in each direction, by which a knee is below 
 
 @dataclass(frozen=True, slots=True)
 class MinDaysProof:
-    """The proof of a question: up to `most_usd` no plan trains in fewer than `least_days`; infinite without a plan."""
+    """The answer to a budget question of the curve: up to `most_usd` no plan trains in fewer than `least_days`."""
 
     most_usd: float
     least_days: float
@@ -57,7 +57,7 @@ class MinDaysProof:
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A plan in capital and days, with the racks that it pays; of a question also its choice and the instance asked."""
+    """A point of the curve: a plan's capital and days, the racks that it pays, its choice and its instance."""
 
     usd: float
     days: float
@@ -68,7 +68,7 @@ class PricedPoint:
 
 @dataclass(kw_only=True)
 class BudgetQuestions:
-    """Questions for the fewest days at a size: the budget where sites are chosen, else the racks of the cluster."""
+    """The curve's questions for the fewest days at a size: a budget with a grid, else a cluster's racks."""
 
     asked: PricedPoint  # the plan from which they go down
     instance: Instance  # that of the plan, with its other GPUs and racks
@@ -80,7 +80,7 @@ class BudgetQuestions:
     work: int = 0
 
     def run(self, most: float) -> Iterator[PricedPoint]:
-        """Ask for less and less money, then between the points farthest apart, until there are enough; yield plans."""
+        """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
         self.points.append(self.asked)
         tried: set[float] = set()
         while len(self.front()) < most and self.work < WORK:
@@ -96,7 +96,7 @@ class BudgetQuestions:
                 yield point
 
     def front(self) -> list[PricedPoint]:
-        """Return the plans that no other beats in both, by rising capital."""
+        """Return the curve's plans so far that no other beats in both capital and days, by rising capital."""
         kept: list[PricedPoint] = []
         for point in sorted(self.points, key=lambda point: (point.usd, point.days)):
             if not kept or point.days < kept[-1].days * TIGHT:
@@ -104,11 +104,11 @@ class BudgetQuestions:
         return kept
 
     def min_days(self, usd: float) -> float:
-        """Return the days that every plan of at most a capital takes, by the answers so far."""
+        """Return the days that every plan of at most a capital takes, by the curve's answers so far."""
         return max((answer.least_days for answer in self.answers if answer.most_usd >= usd), default=0.0)
 
     def _sizes(self) -> Iterator[float]:
-        """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
+        """Yield the curve's next budgets (or racks): a step below the smallest plan, then in the widest gaps."""
         on_grid = self.instance.grid is not None
         sizes = sorted({point.usd if on_grid else point.racks for point in self.points})
         below = sizes[0] / STEP
@@ -124,7 +124,7 @@ class BudgetQuestions:
                 yield middle
 
     def _answer(self, size: float) -> PricedPoint | None:
-        """Seek the fewest days at a size, within a tenth; None where the time ends before there is a plan."""
+        """Search the fewest days at a budget (or number of racks) within a tenth; None where there is no plan."""
         if self.instance.grid is not None:
             instance, most_usd = self.instance.replaced(limits__budget_usd=size), size
         else:  # the answer holds up to the capital of one rack more, since more racks cost more
@@ -150,18 +150,18 @@ class BudgetQuestions:
 
 
 def budget_of(instance: Instance) -> float:
-    """Return the most capital of a plan, half a cent over the budget as a bill may be."""
+    """Return the most capital in USD of a curve's plan: the budget and half a cent, as a bill may round."""
     return (instance.limits.budget_usd or math.inf) + CENTS / 2
 
 
 def paying_in_use(instance: Instance) -> Instance:
-    """Return the question whose plans hold all that the budget pays where a cluster pays no idle racks."""
+    """Return the curve's instance: a cluster's without a budget, as its points pay only for racks in use."""
     alike = instance.grid is not None or instance.limits.budget_usd is None
     return instance if alike else instance.replaced(limits__budget_usd=None)
 
 
 def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance) -> PricedPoint:
-    """Return a choice of an instance in capital and days; in a cluster with the racks that it uses in place of all."""
+    """Return the point of a curve for a choice, in USD and days; in a cluster it pays only for the racks in use."""
     racks, usd = racks_with_spares(choice), choice.capital_usd
     if instance.grid is None:
         usd -= ((instance.hardware.racks or 0) - racks) * rack_of(instance.hardware).price_usd
@@ -169,7 +169,7 @@ def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
-    """Return the share in days and capital within which points match every plan between the first and the last."""
+    """Return the share in days and capital within which a curve's points cover every plan between its ends."""
     # A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
     # as much more as it does than the cheaper one; the cheaper one costs no more.
     if not points or min(bounds) <= 0:
@@ -182,7 +182,7 @@ def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The curve of an instance, and the plan of each of its points in the same order."""
+    """The curve of money against days of an instance, and the plan of each of its points in the same order."""
 
     instance: Instance
     curve: Curve
@@ -244,7 +244,7 @@ def frontier_of(
 
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
-    """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
+    """Return the curve's fastest plan, and the one that the ends of the choice leave, in half of the time limit."""
     limit, within = solving.deadline.limit, kept_within(instance)
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
     fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, within=within)
@@ -261,7 +261,7 @@ def _keep(front: Front, point: PricedPoint) -> None:
 
 
 def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
-    """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
+    """Return the search for the whole curve, which reports each time that its proven share has fallen enough."""
     reported = math.inf
 
     def say(search: WholeCurve) -> None:
@@ -277,7 +277,7 @@ def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) 
 def plan_of_frontier(
     instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
-    """Return the plan at the knee of a curve, or the fastest where it has none; `solve_days` says why there is none."""
+    """Return the plan at the knee of a curve, or the fastest if it has none; `solve_days` says why no plan exists."""
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
@@ -295,7 +295,7 @@ def plan_of_frontier(
 
 
 def in_days_of_training(instance: Instance) -> Instance:
-    """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
+    """Return the instance for the fewest days where its goal is the whole curve; any other as it is."""
     whole = instance.objective.minimize == FRONTIER
     return instance.replaced(objective__minimize="days_to_train") if whole else instance
 
@@ -314,7 +314,7 @@ def _written(
     stopped: str,
     points: int | None,
 ) -> Frontier:
-    """Return the curve with the plan of each point; after an early end the questions' answers may prove more of it."""
+    """Return the curve with the plan of each point; after an early end the budget questions may prove more of it."""
     proven = None
     if search is not None and math.isfinite(search.proven) and math.isinf(search.world.unproven.seconds):
         proven = search.proven
@@ -348,14 +348,14 @@ def _written(
 
 
 def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
-    """Return a point's plan, of which no bound is claimed, checked; of a cluster with the racks that it uses."""
+    """Return the checked plan of a curve's point, without a bound; of a cluster with only the racks in use."""
     if instance.grid is None:
         instance = instance.replaced(hardware__racks=racks_with_spares(choice))
     return checked_plan(instance, choice, value, options)
 
 
 def checked_plan(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
-    """Return the checked plan of a choice that takes `value` days, without a claim of a bound."""
+    """Return the checked plan of a curve's choice that takes `value` days, without a claim of a bound."""
     solution = JointSolution(status="feasible", days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)
@@ -363,9 +363,9 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
 
 
 def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> Iterator[CurvePoint]:
-    """Yield plans by rising capital as points of a curve, with what each decides otherwise than the one before it.
+    """Yield plans by rising capital as points of a curve, each with what it decides otherwise than the one before.
 
-    `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the place of one.
+    `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the index of one.
     """
     for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
         layout = plan.layout
@@ -388,7 +388,7 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:
-    """Return the point farthest below the curve's chord, in logarithms of capital and days; None if none is far."""
+    """Return the curve's point farthest below its chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
     if len(points) < 3 or max(product) <= (1 + KNEE) * min(product):  # money buys days in proportion
         return None
@@ -402,7 +402,7 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
 
 
 def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
-    """Return the places of the points to show: all, or some spread evenly with both ends and the knee."""
+    """Return the indices of the curve points to show: all, or some spread evenly with both ends and the knee."""
     if most is None or count <= most:
         return list(range(count))
     kept = {round(k * (count - 1) / max(1, most - 1)) for k in range(most)}
@@ -413,7 +413,7 @@ def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
 
 
 def why_no_curve(plan: Plan) -> str | None:
-    """Return in words why a plan has no curve around it; None where it has one."""
+    """Say why a plan has no curve of money against days around it; None where it has one."""
     instance, goal = plan.instance, plan.instance.objective.minimize
     reasons = (
         (isinstance(instance, FabricInstance), "a fabric alone trains nothing"),
@@ -435,7 +435,7 @@ def curve_around(
 ) -> Frontier:
     """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
 
-    The days of no other plan of it are proven but within a tenth. At the time limit, and at Ctrl-C, it has the points
+    The days of its other plans are proven to within a tenth. At the time limit, and at Ctrl-C, it has the points
     so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
     """
     if why_no_curve(plan) is not None:

@@ -1,4 +1,4 @@
-"""Choose among GPUs, racks and days to start: one search for each, under the best plan of those before."""
+"""Choose among alternative GPUs, racks and start dates: one search for each, under the best plan of those before."""
 
 import math
 from collections.abc import Callable
@@ -28,27 +28,27 @@ First = Callable[[World], Column | None]
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """What the search on one GPU and rack found, as an instance without alternatives, or a late part, asks for it."""
+    """The solution on one GPU and rack of the alternatives, and the instance without the others or a late part."""
 
     instance: Instance
     solution: JointSolution
 
     @property
     def ready_days(self) -> float:
-        """Days from the decision until training may start."""
+        """The days from the decision until training may start on this hardware."""
         return latest_start_days(self.instance)
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareChoice:
-    """The answer that is best, and those of the other GPUs and racks."""
+    """The best answer among the alternative GPUs and racks, and the answers of the others."""
 
     best: HardwareAnswer
     others: tuple[HardwareAnswer, ...]
 
 
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
-    """Return the instance with that one of its GPUs and racks alone that some hardware names."""
+    """Return the instance with only the one GPU and rack of its alternatives that some hardware names."""
     kind = hardware_kind(hardware)
     return instance.replaced(hardware=next(x for x in instance.hardware.each_alone() if hardware_kind(x) == kind))
 
@@ -56,14 +56,14 @@ def alone_on(instance: Instance, hardware: Hardware) -> Instance:
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
 ) -> HardwareChoice:
-    """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far.
+    """Search on each alternative GPU and rack, likely best first, later ones only for plans that beat the best so far.
 
-    `within`: share of the days by which plans may be slower and be of use to a goal that goes on.
+    `within`: share of the fewest days by which slower plans are kept for the ends of the choice.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
 
     def merit(alone: Instance) -> float:
-        """Return the end of training at the peak rate, in days; of a goal in dollars those of a FLOP a second."""
+        """Estimate a GPU's training end in days, at its peak rate; under a goal in dollars, its USD per FLOP/s."""
         machine, budget = machine_of(alone), alone.limits.budget_usd or 1.0
         usd, flop = machine.rack.price_usd, machine.rack.gpus * machine.peak_flop_per_second
         if not alone.objective.in_days:
@@ -122,7 +122,7 @@ def _answer(
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
-    """Return the answer of soonest end, or least cost, of those with a plan that trains within the deadline."""
+    """Return the hardware answer of soonest end, or least cost, of those with a plan that meets the deadline."""
 
     def merit(answer: HardwareAnswer) -> float:
         goal, solution = answer.instance.objective, answer.solution
@@ -136,19 +136,19 @@ def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
 
 
 def in_time(answer: HardwareAnswer) -> bool:
-    """Return whether a plan was found that trains within the deadline."""
+    """Return whether the search on a GPU and rack has a plan that trains within the deadline."""
     late = answer.instance.limits.deadline_days or math.inf
     return answer.solution.plan is not None and (answer.solution.days or 0.0) <= late * (1 + EPS)
 
 
 def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> JointSolution:
-    """Return the best solution with the bound of all: infeasible or optimal only where each search was proven."""
+    """Return the best hardware's solution with the bound of all: optimal or infeasible only if all are proven."""
     solution, in_days = best.solution, best.instance.objective.in_days
     if not others:
         return solution
 
     def bound_of(answer: HardwareAnswer) -> float | None:
-        """Return the bound of a choice, from the decision date of the best: infinite where it has no plan in time."""
+        """Return the bound of a hardware's answer, from the best one's decision date: infinite without a plan."""
         own, bound = answer.solution, answer.solution.lower_bound
         if bound is None:
             return math.inf if own.stopped == "proved" and own.status == "infeasible" else None
@@ -170,14 +170,14 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def named(plan: Plan, instance: Instance) -> Plan:
-    """Return a plan that names its GPU, where the instance has several to choose from."""
+    """Return a plan whose layout names its GPU, where the instance has alternatives to choose from."""
     if plan.layout is None or not instance.hardware.alternatives:
         return plan
     return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
 
 
 def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
-    """Return a plan on the chosen hardware as the answer to the whole instance, with the proofs of the others."""
+    """Return a plan on the chosen hardware as the answer to the whole instance, with the others' proofs."""
     if not chosen.others:
         return plan
     # The same question, the chosen hardware as its own and the others as alternatives.
@@ -197,7 +197,7 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
 
 
 def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:
-    """Return the proof that no plan on a choice of hardware ends before `end_days` days from the decision."""
+    """Return the proof that no plan on an alternative GPU and rack ends before `end_days` days from the decision."""
     bound = min(max(0.0, end_days - answer.ready_days), answer.instance.limits.deadline_days or math.inf)
     listed = tuple(entry for entry in answer.solution.excluded if entry[0] < bound)
     accelerator, rack = hardware_kind(answer.instance.hardware)

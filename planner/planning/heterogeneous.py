@@ -41,25 +41,25 @@ OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in anot
 
 @dataclass(frozen=True)
 class PoolProblems:
-    """The pools of an instance as layout problems, and what joins them."""
+    """The layout problems of an instance's pools of different GPUs, and the link between the pools."""
 
     instance: Instance
 
     @cached_property
     def problems(self) -> list[JointProblem]:
-        """The layout problem of each pool, with the whole batch."""
+        """The layout problem of each pool of GPUs, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
         pools = self.instance.hardware.pools
         return [problem_on(pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
 
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
-        """Predict what a pool's layout does."""
+        """Predict the metrics of a pool's layout on its share of the batch."""
         alone = pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
         found = step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
         return LayoutMetrics.model_validate(found)
 
     def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
-        """Return the exposed exchange of each pool that trains, 0 of the others."""
+        """Return the exposed gradient exchange in seconds of each pool that trains, 0 of the others."""
         link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
         exposed = [0.0] * len(points)
         for k, point in enumerate(points if training > 1 else ()):
@@ -70,7 +70,7 @@ class PoolProblems:
 
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None], deadline: Deadline) -> Plan:
-    """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
+    """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
     pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
 
     def no_plan(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
@@ -156,7 +156,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
 
 
 def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetrics, options: Options) -> LayoutPlan:
-    """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
+    """Write the layout of a pool of GPUs; the shares' certificate has the proof, so its own claims no bound."""
     problem, phi = pools.problems[k], pools.problems[k].transport_slowdown
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     return write_layout(

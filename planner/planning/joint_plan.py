@@ -1,7 +1,7 @@
 """Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none.
 
-What one solve of a session proved is not searched, and not enumerated again, for the next; an answer in seconds a
-sequence is one for any number of tokens.
+What one solve of a session has proven is not searched or enumerated again for the next; an answer in seconds a
+sequence holds for any number of tokens.
 """
 
 import math
@@ -83,7 +83,7 @@ SitesAndFibre = tuple[SitesPlan | None, WanPlan | None]
 def plan_of(
     instance: Instance, solution: JointSolution, options: Options, seconds: float, more: Mapping[str, Any] | None = None
 ) -> Plan:
-    """Return the plan of a joint solution, or why there is none; `more`: what the objective says of other plans."""
+    """Return the plan of a joint solution, or why there is none; `more`: what its objective says of other plans."""
     if solution.plan is None:
         return without_plan(instance, solution, options)
     choice, at_sites = _at_cheapest_energy(instance, solution.plan, options, seconds)
@@ -141,7 +141,7 @@ def plan_of(
 def _certificate(
     instance: Instance, solution: JointSolution, value: float, bound: float | None, options: Options, seconds: float
 ) -> Certificate:
-    """Return the certificate of every section, since all are decided together."""
+    """Return the joint plan's certificate for every section, since all are decided together."""
     gap, goal, grid = relative_gap(value, bound), instance.objective.minimize, instance.grid is not None
     # Optimal up to rounding, or the tolerance that was asked for.
     within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
@@ -163,7 +163,7 @@ def _certificate(
 
 
 def _assumptions(choice: JointPlan) -> Assumptions:
-    """Return what the step takes from the network: the slowest of its sites, and the fibre between them."""
+    """Return what a joint plan's step assumes of the network: its slowest site, and the fibre between sites."""
     conditions, fibre = choice.conditions, choice.conditions.fibre
     return Assumptions(
         pipeline_send_slowdown=float(conditions.send),
@@ -188,7 +188,7 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
 def _at_cheapest_energy(
     instance: Instance, choice: JointPlan, options: Options, spent: float
 ) -> tuple[JointPlan, "Sites | None"]:
-    """Return a choice at the sites of cheapest energy among those of equal capital, in the time left, and the sites."""
+    """Return the joint choice at the sites of cheapest energy among those of equal capital, and the sites."""
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
         return choice, None
     from planner.models.joint.shapes.chosen_sites import of_cheapest_energy
@@ -213,14 +213,14 @@ def _at_cheapest_energy(
 def _sites_and_fibre(
     choice: JointPlan, sites: "Sites | None", window_seconds: float, options: Options, spent: float
 ) -> SitesAndFibre:
-    """Return the sites section, and the design of what joins the sites where asked for, with what confirms each."""
+    """Return a joint plan's sites section, and its fibre design where asked for, with what confirms each."""
     placed, column = choice.placed, choice.column
     if placed is None or sites is None:
         return None, None
     from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
 
     def seconds_left(first: Certificate) -> float:
-        """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
+        """Return the seconds left for a second proof; 0 where there is no first proof, or after a signal."""
         if first.status != "optimal" or options.solver == "highs":
             return 0.0
         limit = SECOND_PROOF_SECONDS if options.time_limit is None else options.time_limit - spent
@@ -317,7 +317,7 @@ def _placement(choice: JointPlan, orders: Orders, certificate: Certificate) -> P
 
 
 def _reliability(choice: JointPlan, metrics: LayoutMetrics) -> ReliabilityPlan | None:
-    """Return the reliability section; None where failures do not count."""
+    """Return the reliability section of a joint plan; None where failures do not count."""
     column, calendar = choice.column, choice.column.strategy.problem.calendar
     if choice.upkeep is None or calendar is None:
         return None
@@ -328,7 +328,7 @@ def _reliability(choice: JointPlan, metrics: LayoutMetrics) -> ReliabilityPlan |
 
 
 def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certificate:
-    """Return the certificate of the layout: where it is proven, with the proof that no split of layers is faster."""
+    """Return the certificate of a joint plan's layout: if proven, that no split of layers is faster too."""
     if certificate.status != "optimal":
         return certificate
     column = choice.column
@@ -349,7 +349,7 @@ def _freed(instance: Instance, choice: JointPlan) -> FreedLayout | None:
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
-    """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
+    """Return the proof section of a joint plan: the facts beyond physics that the checker needs for its bound."""
     in_days = instance.objective.minimize == "days_to_train"
     return refused_of(solution).replaced(
         fabric_free_bound_days=solution.fabric_free_bound if in_days else None,
@@ -359,7 +359,7 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
 
 
 def refused_of(solution: JointSolution) -> JointProof:
-    """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
+    """Return the part of a joint plan's proof that sites and budget refused: racks beyond the most, and columns."""
     return JointProof(
         max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
         joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
@@ -368,7 +368,7 @@ def refused_of(solution: JointSolution) -> JointProof:
 
 
 def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
-    """Return the columns that only sites and budget refused, those that differ in replicas and micro-batches as one."""
+    """Return a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
     for days, column in solution.excluded:
         shape, order, per_rack = column.strategy.shape, column.strategy.order, column.block.stages_per_rack
@@ -397,7 +397,7 @@ def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
 def objective_of(
     instance: Instance, solution: JointSolution, value: float | None, bound: float | None
 ) -> ObjectiveValue:
-    """Return the objective of a plan with its bounds, and the space that they are over."""
+    """Return the objective section of a joint plan with its bounds, and the space that they cover."""
     gap, free = relative_gap(value, bound), None
     if instance.objective.minimize == "days_to_train" and value is not None and solution.fabric_free_bound is not None:
         free = min(solution.fabric_free_bound, value) if math.isfinite(solution.fabric_free_bound) else None
@@ -415,12 +415,12 @@ def objective_of(
 
 
 def unanswered(instance: Instance, options: Options, reason: str, stopped: Cause = "limit") -> Plan:
-    """Return a plan that says only why there is no answer: what ended the search, or what a back end said."""
+    """Return a plan without decisions that says why the search had no answer: what ended it, or a back end's error."""
     return without_plan(instance, JointSolution(status="unknown", stopped=stopped, failure=reason), options)
 
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
-    """Return a plan without decisions: there is proven to be none, or none was found before the search ended."""
+    """Return a plan without decisions: proven to be infeasible, or the search ended before it had a plan."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
     return Plan(
@@ -435,7 +435,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
 
 
 def inspection(plan: Plan, cache: JointCache | None) -> Any:
-    """Return all that the enumeration of a proof reads in addition to the instance without its budget, as one key.
+    """Return as one key all that the enumeration of a joint plan's proof reads, but the instance less its budget.
 
     The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """
@@ -448,9 +448,9 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
 
 
 def answer_key(instance: Instance, options: Options, *, seek_others: bool) -> Any:
-    """Return all that the answer, in seconds a sequence, to a question for the fewest days depends on, as one key.
+    """Return as one key all that a session's cached answer for the fewest days, in seconds a sequence, depends on.
 
-    It is that of the same question of any number of tokens; None where days themselves matter. `seek_others`: the
+    The key is the same for any number of tokens; None where days themselves matter. `seek_others`: the
     objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
     hardware, in_days = instance.hardware, instance.objective.minimize == "days_to_train"
@@ -461,7 +461,7 @@ def answer_key(instance: Instance, options: Options, *, seek_others: bool) -> An
 
 
 def known_answer(cache: JointCache, key: Any, tokens: float) -> tuple[JointSolution, dict[str, Any]] | None:
-    """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+    """Return an earlier solve's cached answer, its days for this many tokens; None where the session has none."""
     found = next((answer for answer in cache.answers if key is not None and answer[0] == key), None)
     if found is None:
         return None
@@ -474,7 +474,7 @@ def known_answer(cache: JointCache, key: Any, tokens: float) -> tuple[JointSolut
 
 
 def _all_for_tokens(value: Any, share: float) -> Any:
-    """Return what an objective says of other plans with its days for other tokens."""
+    """Return an objective's cheaper, simpler and other plans, with days rescaled to another number of tokens."""
     if isinstance(value, tuple):
         return tuple(_all_for_tokens(end, share) for end in value)
     if value is None:

@@ -47,7 +47,7 @@ class NearLayouts:
 def near_layouts(
     instance: Instance, options: Options, progress: Callable[[str], None], *, within: float = 0.02
 ) -> NearLayouts:
-    """Return the kinds of layout within a share of the fewest days, each by its fastest plan: all, or those in time."""
+    """Return near layouts, the fastest plan of each kind within a share of the fewest days: all, or those so far."""
     instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):
@@ -69,7 +69,7 @@ def near_layouts(
 
 @dataclass(frozen=True, slots=True)
 class RunnableLayout:
-    """A run of a layout that a framework has, the choices that differ from the plan's, and what a step takes."""
+    """A layout near a plan's that a training framework runs, the choices that differ, and its step time."""
 
     run: LaunchRun
     changes: dict[str, tuple[Any, Any]]  # before and after
@@ -78,7 +78,7 @@ class RunnableLayout:
 
 
 def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
-    """Return the fastest near layout that fits; None where the framework runs the plan's own.
+    """Return the fastest near layout that fits and the framework runs; None where it runs the plan's own.
 
     Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
     InputError: none of them has the memory.
@@ -102,7 +102,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Return lines on the switches of a file, `where`, that change a plan's step, and its seconds; none if none do."""
+    """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
     question, layout = plan.instance.replaced(pins={}), _choices(run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
@@ -113,7 +113,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"}
 
     def cost(names: Collection[str]) -> tuple[float, float, float]:
-        """Predict a step with these switches as in the file and the others as in the plan."""
+        """Predict the step of a plan's layout with these switches as in the run file, the others as in the plan."""
         some = {name: pairs[name][0] for name in names}
         hidden = {name: some.pop(name) for name in overlaps if name in some}
         found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
@@ -150,7 +150,7 @@ def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
 
 
 def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
+    """Yield layouts near a plan's: other virtual and ZeRO stages, more expert parallelism, and even layers too."""
     machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
     interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
@@ -171,7 +171,7 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
 def _fewest_recomputed(
     question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
 ) -> tuple[dict[str, Any], Evaluation] | None:
-    """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
+    """Return the near layout with the fewest recomputed layers that fits in memory; None where none does."""
     kept, by_stage = "none" if layout["recompute"] == "full" else layout["recompute"], framework in ("megatron", "nemo")
     shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
     at = replace(run, layout=run.layout.replaced(**shape))

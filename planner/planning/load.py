@@ -62,7 +62,7 @@ def load_instance(
     where: str | None = None,
     constants: Given | None = None,
 ) -> Instance:
-    """Return a checked instance with its catalogue names resolved; `given` is a path, a dict, an Instance or a Plan.
+    """Load and check an instance, its catalogue names resolved; `given` is a path, a dict, an Instance or a Plan.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
     is the name in errors of an instance that is no path. `constants` of the user's own cluster replace the catalogue's.
@@ -111,7 +111,7 @@ def load_instance(
 
 
 def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
-    """Put catalogue entries in place of their names, and any entry in place of a name that is none."""
+    """Put catalogue entries in place of their names in an instance's data, and any entry for an unknown name."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
@@ -142,7 +142,7 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
 
 
 def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Faults) -> None:
-    """Put an entry of a catalogue in place of its name, and complete an accelerator that is `like` one of them."""
+    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
     given = holder.get(key)
     if isinstance(given, str):
         holder[key] = _entry(kind, given, f"{where}.{key}", faults)
@@ -153,7 +153,7 @@ def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Fa
 
 
 def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
-    """Put laws in place of their names, and a model to start from where none is given."""
+    """Put laws in place of their names in a choice of model, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         choose.setdefault(key, Choose.model_fields[key].default)
@@ -179,7 +179,7 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
 
 
 def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
-    """Return an entry of a catalogue; `path` is where its name was given. Another entry replaces an unknown name."""
+    """Return a catalogue entry for an instance's name, given at `path`. Another entry replaces an unknown name."""
     known = catalogue(kind)
     if name not in known:
         faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
@@ -189,7 +189,7 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
-    """Return the question that options ask; an InputError names the option, its value and the remedy."""
+    """Return the fabric question that command options ask; InputError names the option, value and remedy."""
     due = {"--hosts": wish.hosts, "--gpus-per-host": wish.gpus_per_host, "--nic-gbps": wish.nic_gbps}
     if missing := ", ".join(sorted(option for option, value in due.items() if value is None)):
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
@@ -240,9 +240,9 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
 
 
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
-    """Return the question of a file, of its content as a dict, or of one that was read.
+    """Return the question about a fabric alone, of a file, of its content as a dict, or of one already read.
 
-    An InputError names file, JSON path, value and what was expected; also what a fabric alone does not count.
+    An InputError names file, JSON path, value and what was expected, also for keys that a fabric alone does not use.
     """
     where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
     if isinstance(given, FabricInstance):
@@ -285,7 +285,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 
 
 def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], FabricParts]:
-    """Return the switches, and the transceiver at the rate of their ports: those given, or those of the NIC's rate."""
+    """Return a fabric question's switches and transceiver of their ports: those given, or those of the NIC's rate."""
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
         raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {known} there are); give --switch")
@@ -312,7 +312,7 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], Fab
 
 
 def _switch(text: str) -> dict[str, Any]:
-    """Return a switch by its name in the catalogue, its links at the price of its rate, or in full from its figures."""
+    """Return a fabric question's switch by catalogue name, its links at the price of its rate, or from its figures."""
     known = catalogue("switches")
     if text in known:
         return {**known[text], "link_factor": 1.0}
@@ -335,7 +335,7 @@ def _switch(text: str) -> dict[str, Any]:
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
-    """Check that a switch, with the lanes allowed, has the planes asked for."""
+    """Require of a fabric question's switch, with the lanes allowed, the planes asked for."""
     if wish.planes is None:
         return
 
@@ -358,7 +358,7 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; none where `any`."""
+    """Read a fabric question's oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`."""
     if text is None or text == "any":
         return {"max_oversubscription": None} if text else {}
     parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
@@ -372,7 +372,7 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
 
 
 def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
-    """Read PITCHxROW in metres, and xHOSTS of a rack: cables then have a length, and media of their rate that reach."""
+    """Read a floor plan, PITCHxROW in metres and xHOSTS of a rack: cables then have a length and media that reach."""
     if wish.floor is None:
         return {}
     match, (low, high) = FLOOR.fullmatch(wish.floor), FLOOR_METRES

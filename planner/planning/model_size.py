@@ -39,7 +39,7 @@ SolveDays = Callable[[Instance], Plan]
 
 @dataclass(slots=True, kw_only=True)
 class Bracket:
-    """A bracket in FLOP: the largest compute trained by the deadline, with its plan, and one proven to be too much."""
+    """A bracket of model compute in FLOP: the largest trained by the deadline, with its plan, and one too large."""
 
     low: float = 0.0
     high: float = math.inf
@@ -48,17 +48,17 @@ class Bracket:
     refused: Plan | None = None
 
     def closed(self, tolerance: float) -> bool:
-        """Return whether the ends are as near to each other as they must be."""
+        """Return whether the ends of the compute bracket are as near to each other as the tolerance asks."""
         return self.plan is not None and self.high <= self.low * (1 + tolerance)
 
     @property
     def grows(self) -> bool:
-        """Whether larger models took no fewer days, of those that have a plan."""
+        """Whether larger models took no fewer days, of those in the bracket that have a plan."""
         days = [own for _, own in sorted(self.days.items())]
         return days == sorted(days)
 
     def next(self, last: float, deadline: float, tolerance: float) -> float:
-        """Return the compute to try next: where days proportional to compute meet the deadline, then what closes it."""
+        """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
         if last not in self.days:
             return last / STEP_DOWN if not self.low else math.sqrt(self.low * last)
         guess = last * deadline / self.days[last]
@@ -68,7 +68,7 @@ class Bracket:
 
 
 def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
-    """Return the plan of the best model; `solve_days` plans an instance for the fewest days."""
+    """Return the plan of the best model by the deadline; `solve_days` plans an instance for the fewest days."""
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
@@ -128,7 +128,7 @@ def _tried(
 
 
 def _first(instance: Instance, deadline: float) -> float:
-    """Return the compute to start from: of the racks that are given, else of those that the power feeds."""
+    """Return the model compute in FLOP to try first: that of the given racks, else of those that the power feeds."""
     machine = machine_of(instance)
     racks = instance.pins.get("sites.racks") or instance.hardware.racks
     if racks is None:
@@ -141,13 +141,13 @@ def _first(instance: Instance, deadline: float) -> float:
 
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
-    """Return the compute of all GPUs of the plan at their peak until the deadline."""
+    """Return the compute in FLOP of all GPUs of the plan at their peak until the deadline."""
     peak = _gpus(plan) * machine_of(plan.instance).peak_flop_per_second
     return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
 
 
 def _gpus(plan: Plan) -> int:
-    """Return the GPUs of a plan, idle ones included."""
+    """Return the GPUs of a plan that trains the chosen model, idle ones included."""
     return plan.layout.gpus_used + plan.layout.gpus_idle if plan.layout else 0
 
 
@@ -174,7 +174,7 @@ def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) ->
     law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
-        """Describe the model that the law gives for a compute, its shape left open."""
+        """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
         size = transformer.best_parameters(law_of(choose), flop)
         tokens = transformer.tokens_for(size, flop)
         return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(law, size, tokens))
@@ -218,14 +218,14 @@ def _compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
 
 
 class LimitLayout(LayoutChoices):
-    """The parallel strategy of a point."""
+    """The parallel strategy of a point of the utilisation limits."""
 
     data_parallel: int
     microbatches_per_step: int
 
 
 class LimitPoint(Frozen):
-    """The best utilisation at a compute, with its bound."""
+    """A point of the utilisation limits: the best utilisation at a model compute in FLOP, with its bound."""
 
     flop: float = Field(description="6·N·D of the model.")
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -247,7 +247,7 @@ class LimitPoint(Frozen):
 
 
 def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
-    """Return the best utilisation that trains the law's model for a compute in FLOP in `days`. InputError: no law."""
+    """Return the best utilisation that trains the law's model of a compute in FLOP in `days`. InputError: no law."""
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")

@@ -1,4 +1,4 @@
-"""Ranges in which the figures of an instance are plausible: outside of them a reader is warned, and it is solved.
+"""Plausible ranges of an instance's figures: outside of them the user is warned, and the instance is still solved.
 
 The table is catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user gives, the lowest
 and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have their range in
@@ -17,7 +17,7 @@ from planner.instance.workload import catalogue, racks_with
 
 
 class PlausibleRange(NamedTuple):
-    """From the lowest to the highest plausible value, and the reason."""
+    """The lowest and the highest plausible value of an instance's figure, and the reason."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ RANGES = {key: PlausibleRange(**usual) for keys, usual in catalogue("plausible_r
 
 
 def implausible(instance: Instance) -> Iterator[str]:
-    """Yield a line for each key that is implausible or not read, and for racks and recipes of other GPUs."""
+    """Yield a warning for each implausible or unread key of an instance, and for racks and recipes of other GPUs."""
     yield from implausible_figures(instance)
     yield from racks_of_others(instance.hardware)
     yield from recipe_of_others(instance)
@@ -38,7 +38,7 @@ def implausible(instance: Instance) -> Iterator[str]:
 
 
 def implausible_figures(instance: Instance) -> Iterator[str]:
-    """Yield a line for each key of an instance with figures outside its plausible range: the first, and how many."""
+    """Yield a warning for each key of an instance outside its plausible range: the first figure, and how many."""
     outside: dict[str, list[tuple[str, str]]] = {}
     for path, key, value in figures(instance):
         usual = range_of(key)
@@ -51,7 +51,7 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
 
 
 def racks_of_others(hardware: Hardware) -> Iterator[str]:
-    """Yield a line for each accelerator of the catalogue in a rack of the catalogue that is built for others."""
+    """Yield a warning for each catalogue accelerator of an instance in a catalogue rack built for others."""
     kinds: list[tuple[str, Hardware | HardwareAlternative | Pool]] = [("hardware", hardware)]
     for name in ("alternatives", "pools"):
         kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
@@ -69,7 +69,7 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
 
 
 def recipe_of_others(instance: Instance) -> Iterator[str]:
-    """Yield a line where the stack scales FP8 by blocks of 32, which GPUs take that have FP4 too, and this has none."""
+    """Yield a warning where the stack scales FP8 by blocks of 32, for GPUs that have FP4 too, and this has none."""
     # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
     gpu, w = instance.hardware.accelerator, instance.workload
     if isinstance(gpu, str) or isinstance(w.software, str):
@@ -80,7 +80,7 @@ def recipe_of_others(instance: Instance) -> Iterator[str]:
 
 
 def unread(instance: Instance) -> Iterator[str]:
-    """Yield a line for each limit or part that is given and does not bind, as what makes it bind is not given."""
+    """Yield a warning for each limit or part of an instance that does not bind, as what makes it bind is missing."""
     grid = instance.grid
     if grid is None:
         if instance.wan is not None:
@@ -102,13 +102,13 @@ def unread(instance: Instance) -> Iterator[str]:
 
 
 def warn(*instances: Instance) -> None:
-    """Log each line about instances once."""
+    """Log each warning about an instance's implausible figures once."""
     for line in dict.fromkeys(line for instance in instances for line in implausible(instance)):
         logging.getLogger("planner").warning("implausible: %s", line)
 
 
 @cache
 def range_of(key: str) -> PlausibleRange | None:
-    """Return the plausible range of a key, by the longest end of its path that has one."""
+    """Return the plausible range of an instance's key, by the longest end of its path that has one."""
     parts = key.split(".")
     return next((RANGES[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in RANGES), None)

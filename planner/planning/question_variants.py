@@ -18,7 +18,7 @@ SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving ag
 
 @dataclass(frozen=True)
 class More:
-    """A limit with a little more of it, by what changes in the instance."""
+    """A variant of a plan's question with a little more of one limit, as a change to the instance."""
 
     limit: str
     more: float
@@ -29,7 +29,7 @@ class More:
 
 @dataclass(frozen=True)
 class Variant:
-    """One decision made otherwise, or one rule left out, by what changes in the instance and what no plan may have."""
+    """A variant of a plan's question, one decision made otherwise or one rule left out, as a change to the instance."""
 
     choice: str
     plan_value: str
@@ -40,7 +40,7 @@ class Variant:
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield each decision made otherwise and each rule left out, of sites first; `closed`: candidates not in use."""
+    """Yield a plan's question with each decision otherwise or rule left out, sites first; `closed`: unused sites."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
     for site in plan.sites.sites if plan.sites else ():
         path = f"sites.racks.{site.id}"
@@ -77,7 +77,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
 
 
 def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
-    """Yield the instance without each rule of its sites and fibre that may be left out."""
+    """Yield a plan's question without each rule of its sites and fibre that may be left out."""
     if instance.wan is not None and instance.wan.protection == "one_cut":
         yield Variant("wan.protection", "one_cut", "none", change_to(wan__protection="none"), loosens=None)
     rules = None if instance.grid is None else instance.grid.rules
@@ -90,7 +90,7 @@ def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
 
 
 def limits_of(plan: Plan) -> Iterator[More]:
-    """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
+    """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
     instance, limits, layout = plan.instance, plan.instance.limits, plan.layout
 
     def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> More:
@@ -142,7 +142,7 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
 
 
 def _raised(family: str, key: str, ids: Collection[str] | None) -> Change:
-    """Return how to raise a figure by a hundredth, of all parts of a grid of one family or of those with some ids."""
+    """Return the change that raises a grid figure by a hundredth, of all parts of a family or those with some ids."""
 
     def raised(part: Any) -> Any:
         value = getattr(part, key)

@@ -1,4 +1,4 @@
-"""Solve again and again: what one solve learned serves the next, and a plan at hand is where a solve starts."""
+"""A session of solves: what one solve learned serves the next, and a given plan is where a solve starts."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def column_of(layout: LayoutPlan, world: World) -> Column | None:
-    """Return the column of a layout in the declared space of an instance; None where it is not in it."""
+    """Return the column of a plan's layout in an instance's declared space, as a session's start; None if not in it."""
     stages, virtual = layout.pipeline_parallel, layout.virtual_stages
     for strategy in world.strategies():
         own = shape_values(strategy.shape) | {"schedule": strategy.order}
@@ -49,7 +49,7 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
 
 
 def column_like(column: Column, world: World) -> Column | None:
-    """Return a column of another question in the declared space of an instance; None where it is not in it."""
+    """Return another question's column in an instance's declared space, as a session's start; None if not in it."""
     of = column.strategy
     for s in world.strategies():
         if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
@@ -59,7 +59,7 @@ def column_like(column: Column, world: World) -> Column | None:
 
 
 def carried(plan: Plan, instance: Instance) -> Plan | None:
-    """Return a plan as one of another instance, without a bound; None where it breaks a rule of it.
+    """Return a session's plan as one of another instance, without a bound; None where it breaks a rule of it.
 
     Nothing is assumed: every figure and limit is checked anew under that instance.
     """
@@ -79,7 +79,7 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
 
 
 def better_of(found: Plan, start: Plan | None) -> Plan:
-    """Return the start in place of what a search that was cut short found, where it is better."""
+    """Return the session's start plan in place of what a search that was cut short has, where the start is better."""
     if start is None or found.stopped not in ("limit", "interrupted") or found.status not in ("unknown", "feasible"):
         return found
     value, own = start.objective.value, found.objective.value
@@ -99,7 +99,7 @@ def read_question(
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
     accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
 ) -> Instance:
-    """Return the instance to solve, as it is loaded and `accepted`; warn of its implausible figures."""
+    """Return the instance that a session is to solve, loaded and `accepted`; warn of its implausible figures."""
     with ending_at_once():
         loaded = accepted(load_instance(instance, pins=pins, constants=constants))
     warn(loaded)
@@ -117,7 +117,7 @@ def solve_once(
     cache: JointCache | None = None,
     curve: bool = False,
 ) -> Plan:
-    """Solve a loaded instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
+    """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`."""
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         layout = None if start is None else start.layout
@@ -134,7 +134,7 @@ def solve_once(
 
 
 def _has_curve(plan: Plan, reporter: Reporter) -> bool:
-    """Return whether there is a curve to draw around a plan; if not, log and report why."""
+    """Return whether a session can draw a curve around a plan; if not, log and report why."""
     why = why_no_curve(plan)
     if why is not None:
         text = f"no curve of less money: {why}"
@@ -216,7 +216,7 @@ class Session:
         seed: int = 0,
         threads: int | None = None,
     ) -> Frontier:
-        """Return what less money buys: the plan and others of less and less capital, each proven within a tenth.
+        """Return a curve from a session's plan to less and less capital, each point proven within a tenth.
 
         Parameters
         ----------
@@ -251,6 +251,6 @@ class Session:
             return curve_around(plan, options, reporter, cache=self._cache, points=points)
 
     def forget(self) -> None:
-        """Free what was kept."""
+        """Free what the session kept of earlier solves."""
         with turn(Deadline()):
             self._cache = JointCache()

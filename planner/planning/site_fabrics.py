@@ -45,7 +45,7 @@ def site_fabric(
     exchange_gbps: float = 0.0,
     sends_meet_rings: bool = False,
 ) -> SiteFabric:
-    """Return the plan's section for a site's template, with the slowdowns that the order of its racks causes.
+    """Return a site's fabric section of a plan, of its template, with slowdowns by the order of its racks.
 
     `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
     that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
@@ -110,7 +110,7 @@ def _wan_gateway(
 
 
 def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
-    """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
+    """Yield a site fabric's tiers from the leaf up; the bundle of a tier is that of its links upwards."""
     leaf, spine, core = design.oversubscription.values()
     figures = [
         (design.leaf_down, max(design.up_port_range), leaf, design.leaf_bundle),
@@ -154,7 +154,7 @@ def frontier(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[str, Alternative]]:
-    """Return the site and design of each point; with leaf sizes, those of every size in turn, for comparison.
+    """Return (site, fabric) of each frontier point of a plan's sites; with leaf sizes, those of every size in turn.
 
     No design is matched or beaten by another in the `axes`, of FABRIC_AXES. `every` asks for every slowdown, and not
     only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
@@ -187,7 +187,7 @@ def frontier(
 
 
 def axes_of(text: str) -> list[str]:
-    """Read the axes of a frontier, parted by commas; InputError if one is unknown, or cost, always one, is alone."""
+    """Read the axes of a site's fabric frontier, parted by commas; InputError if one is unknown, or cost is alone."""
     names = [axis.strip() for axis in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:
@@ -199,7 +199,7 @@ def axes_of(text: str) -> list[str]:
 
 
 def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
-    """Name the rules that every fabric of a frontier must keep."""
+    """Name the rules that every fabric on the frontier of a plan's sites must keep."""
     network = instance.network
     rules = ["exchanges end in the time that the layout hides them"]
     if network is not None:
@@ -214,17 +214,17 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
 
 
 def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, Any]]:
-    """Return the designs as one level of figures each."""
+    """Return the frontier of a plan's site fabrics as flat records of figures, one a design."""
     return [{"site": site, **design.merits, **design.choices} for site, design in rows]
 
 
 def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
-    """Write the designs as rows that `planner plot` draws, one JSON object a line."""
+    """Write the frontier of a plan's site fabrics as rows that `planner plot` draws, one JSON object a line."""
     return "".join(json.dumps({"status": "optimal", **record}) + "\n" for record in records(rows))
 
 
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
-    """Write the designs as a table, a line each."""
+    """Write the frontier of a plan's site fabrics as a table, a design a line."""
     head = ["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
     keys = "leaf_domain_racks", "switches", "tiers", "family", "switch"
     every = []

@@ -146,7 +146,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
 
 
 def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving) -> Conflict:
-    """Return the conflict of the first GPU with those of the others, each of which may lack something else."""
+    """Return the conflict of the first GPU joined with those of the alternatives, each of which may differ."""
     if len(kinds) <= 1:
         return first
     left = (
@@ -161,7 +161,7 @@ def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving)
 
 
 def _without(instance: Instance, solution: JointSolution, refused: Conflict | None) -> JointSolution:
-    """Return a solution, without its plan where that breaks a limit: infeasible where it is proven that all do."""
+    """Return a solve's solution, without its plan if that breaks a limit: infeasible where it is proven that all do."""
     if refused is None:
         return solution
     in_time = tuple(entry for entry in solution.excluded if entry[0] < (instance.limits.deadline_days or 0.0))
@@ -171,14 +171,14 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
 def options_of(
     *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
 ) -> Options:
-    """Return the options of a solve. InputError: there is no such solver."""
+    """Return the options of a solve: time limit, gap, seed, threads. InputError: there is no such solver."""
     if solver is not None and solver not in SOLVERS:
         raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
 
 
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
-    """Return the limit that one more block of racks would reach; None where the time ends first or nothing is proven.
+    """Return the limit of a solved plan that one more block of racks would reach; None where unproven or out of time.
 
     It is `fabric` where a pinned leaf, one tier or two join no more at as many sites as may be open, `grid` where power
     and sites have no room for the block at any price, `budget` where the rest of the budget does not buy it on the

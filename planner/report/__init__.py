@@ -1,1 +1,1 @@
-"""Plans for people: a summary, a comparison, plots and pages."""
+"""Reports of plans for people: a summary, a comparison, plots and pages."""

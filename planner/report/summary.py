@@ -1,4 +1,4 @@
-"""A plan's statements in the order in which they are read, and a curve of money against days, as text."""
+"""A summary of a plan: its statements in reading order, and a curve of money against days, as text."""
 
 import math
 import os
@@ -39,7 +39,7 @@ CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def curve_figures(points: Sequence[CurvePoint]) -> list[dict[str, str]]:
-    """Return the figures of points as text by key, a dash where there is none; days tell neighbours apart."""
+    """Return the figures of a curve's points as text by key for a summary, a dash where there is none."""
     texts = [
         {key: "-" if getattr(p, key) is None else show(getattr(p, key)) for key, (_, show) in CURVE_FIGURES.items()}
         for p in points
@@ -54,7 +54,7 @@ def curve_figures(points: Sequence[CurvePoint]) -> list[dict[str, str]]:
 
 
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
-    """Write a line a point: its figures, then its layout and the other changes against the point before it."""
+    """Write a curve as text, a line a point: its figures, its layout and the changes against the point before."""
     figures = [["", *(heading for heading, _ in CURVE_FIGURES.values())]]
     bend = proven_knee(points)
     each = zip(points, curve_figures(points), strict=True)
@@ -77,7 +77,7 @@ def curve_section(curve: Curve) -> str:
 
 
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
-    """Write a curve: plans by capital with bounds, the knee or why there is none, the share proven, and that asked."""
+    """Write a curve as text: plans by capital with bounds, the knee or why there is none, shares proven and asked."""
     curve, name = frontier.curve, frontier.instance.name
     proven = curve.stopped == "proved"
     if curve.points:
@@ -96,7 +96,7 @@ def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -
 
 
 def curve_claims(curve: Curve) -> Iterator[str]:
-    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan."""
+    """Write what a curve says of its points and of other plans: the knee, proven share, and money for no plan."""
     # The knee is the plan behind which money saves few days; a curve without one may be as good as straight.
     points, bend = curve.points, proven_knee(curve.points)
     if bend is not None:
@@ -157,7 +157,7 @@ COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
-    """Return all that a plan says, section after section; of a question without an answer why there is none."""
+    """Return all statements on a plan, section after section; of a question without a plan, why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
     stated = [Statement("fault", "verdict", line.strip(), True) for line in disagreement(plan.violations)]
     if not answered:
@@ -174,7 +174,7 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
 def by_section(
     reported: Iterable[Statement], show: Callable[[Statement], str] = attrgetter("text")
 ) -> dict[str, list[str]]:
-    """Return the texts of statements by the section in which they are read."""
+    """Return the texts of a plan's statements by the section of the summary in which they are read."""
     texts: dict[str, list[str]] = {}
     for statement in reported:
         texts.setdefault(statement.section, []).append(show(statement))
@@ -182,14 +182,14 @@ def by_section(
 
 
 def terminal_width() -> int | None:
-    """Return the columns that output may have: COLUMNS, or the terminal's; None where it goes to a file or a pipe."""
+    """Return the columns that a summary may have: COLUMNS, or the terminal's; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
     return max(shutil.get_terminal_size().columns, LEAST) if known else None
 
 
 def fitted(text: str, width: int | None) -> str:
-    """Break lines that are wider; None: leave them as they are."""
+    """Break the lines of a summary that are wider than `width` columns; None: leave them as they are."""
     lines: list[str] = []
     for line in text.split("\n"):
         if width is None or len(line) <= width:
@@ -205,7 +205,7 @@ def fitted(text: str, width: int | None) -> str:
 
 
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:
-    """Write a plan: verdict, purchase, each decision, days, money, limits and warnings.
+    """Write a plan's summary: verdict, purchase, each decision, days, money, limits and warnings.
 
     Written are all statements where `verbose`, those of one `section` if it is named, else those of the first screen;
     no line is longer than `width` columns. InputError: no section has that name.
@@ -232,7 +232,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
 
 
 def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterator[str]:
-    """Write statements with the name of their section before its first, and bars of days; the verdict has no name."""
+    """Write a summary's statements with each section's name before its first, and bars of days; the verdict unnamed."""
     texts = by_section(reported)
     texts.setdefault("days", []).extend(bars)
     for name in sorted(texts, key=SECTIONS.index):

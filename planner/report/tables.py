@@ -1,4 +1,4 @@
-"""Tables: plans and rows of sweeps side by side, layouts near the fastest, and the catalogue's entries."""
+"""Tables as text: plans and rows of sweeps compared, layouts near the fastest, and the catalogue's entries."""
 
 import io
 import json
@@ -45,7 +45,7 @@ STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_da
 
 
 class Side:
-    """A plan or a row of a sweep by its name and figures; for a plan also its instance's values and statements."""
+    """A side of a comparison: a plan or a sweep's row, its figures; a plan's instance and statements too."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class Side:
             self.days = self.value
 
     def number(self, key: str) -> float | None:
-        """Return a figure that is a number."""
+        """Return a figure of a comparison's side if it is a number, else None."""
         value = self.figures.get(key)
         return float(value) if _is_number(value) else None
 
     def parts(self, front: str) -> dict[str, float]:
-        """Return the figures that are numbers and whose names begin so, by the rest of their names."""
+        """Return the numbers of a comparison's side whose names begin with `front`, by the rest of their names."""
         figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
         return {name: value for name, value in figures.items() if value is not None}
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
-    """Write the headline of each side, then for each but the first its changed inputs, effects and their terms."""
+    """Write a comparison: each side's headline, then for all but the first changed inputs, effects and terms."""
     wide = max(len(side.name) for side in sides)
     for side in sides:
         yield f"{side.name:<{wide}}  {headline(side)}"
@@ -90,7 +90,7 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
 
 
 def headline(side: Side) -> str:
-    """Write the result of a plan: its verdict and money; for a row its objective, money and status."""
+    """Write the headline of a comparison's side: a plan's verdict and money; a row's objective, money and status."""
     if side.reported:
         verdict = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
         return " ".join(fact.text for fact in verdict)
@@ -111,7 +111,7 @@ def headline(side: Side) -> str:
 
 
 def changes(before: Side, after: Side) -> str:
-    """Write the values of the instance that differ; the change of a number is a share of its old value."""
+    """Write the instance values that differ between two compared plans; a number's change is a share of its old one."""
     if before.asked is None or after.asked is None:
         return after.name
     keys = dict.fromkeys((*before.asked, *after.asked))
@@ -132,7 +132,7 @@ def changes(before: Side, after: Side) -> str:
 
 
 def brings(before: Side, after: Side) -> str:
-    """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
+    """Write, to compare two plans, the changes of days, objective, capital and idle racks, and the unspent budget."""
     if before.value is None or after.value is None:
         old, new = before.figures.get("status"), after.figures.get("status")
         return f"still {new}" if old == new else f"{old} -> {new}"
@@ -161,13 +161,13 @@ def brings(before: Side, after: Side) -> str:
 
 
 def idle_racks(side: Side) -> float:
-    """Compute the cost in USD of the GPUs that do no work, with their racks."""
+    """Compute the cost in USD of the idle GPUs of a compared plan, with their racks."""
     used, idle, racks = (side.number(key) for key in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
     return racks * idle / (used + idle) if used and idle and racks else 0.0
 
 
 def best(sides: Sequence[Side]) -> str:
-    """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
+    """Name the compared sides of fewest days and of least money, however many there are; empty where none is a plan."""
     dated, found = [side.goal == FINISH_DATE for side in sides], []
     soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
     days = [(side.value if all(dated) else side.days, side.name) for side in sides]
@@ -189,7 +189,7 @@ def _dollars(usd: float) -> str:
 
 
 def terms(before: Side, after: Side) -> Iterator[str]:
-    """Write the parts of days and of capital that moved most, where both sides have a plan."""
+    """Write, to compare two plans, the parts of their days and of their capital that differ most."""
     days = []
     for side in (before, after):
         seconds, whole = side.number(STEP_SECONDS), side.number(STEP_DAYS)
@@ -217,7 +217,7 @@ SAME = 1e-12  # relative: sums in another order differ by less
 
 
 def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
-    """Read a plan, or the rows of a sweep: all of them, or the one of an index."""
+    """Read the sides of a comparison from a file: a plan, or a sweep's rows, all of them or the one of an index."""
     if path.suffix not in (*LINES, *TABLES):
         if index is not None:
             raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
@@ -245,7 +245,7 @@ def side_of(name: str, plan: Plan) -> Side:
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
-    """Return the figures of a plan that comparisons show, by path: status, conflict, objective and digest."""
+    """Return the figures of a plan that a comparison shows, by path: status, conflict, objective and digest."""
     objective = {f"objective.{name}": getattr(plan.objective, name) for name in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
     own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
@@ -253,7 +253,7 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 
 
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
-    """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
+    """Return the rows of a comparison table by section, a figure each; `diff`: only those that differ."""
     names = list(dict.fromkeys(name for column in columns for name in column.figures))
     sections = {name: name.partition(".")[0] for name in names}
     # Stable, so that a section keeps its order.
@@ -272,7 +272,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
-    """Write rows as a table of as many columns as fit the width, other columns with ratios to the first one's."""
+    """Write a comparison table of as many columns as fit the width, later ones with ratios to the first one."""
     cells = {name: [_cell(row[0]), *(_cell(figure, row[0]) for figure in row[1:])] for name, row in rows.items()}
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
@@ -314,7 +314,7 @@ LAYOUT_COLUMNS = (
 
 
 def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
-    """Return a row of figures for each layout: degrees, days, time by part, memory, racks and capital."""
+    """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
     for plan in found.plans:
         if (layout := plan.layout) is None:
@@ -337,7 +337,7 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
 
 
 def table_text(found: "NearLayouts", name: str) -> str:
-    """Write the layouts as a table, and how far it is proven."""
+    """Write the table of near layouts, and how far it is proven."""
     rows = layout_rows(found)
     if not rows:
         return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
@@ -356,7 +356,7 @@ def table_text(found: "NearLayouts", name: str) -> str:
 
 
 def flat_layouts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows on one level, as a table has them: the parts of a step in columns of their own."""
+    """Return the table rows of near layouts on one level, the parts of a step in columns of their own."""
     return [
         {key: value for key, value in row.items() if key != "breakdown_seconds"}
         | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
@@ -414,7 +414,7 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | Callable[[Entry], list
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return the entries of a kind by name, of instances the shipped ones; refuse a kind that there is not."""
+    """Return the catalogue's entries of a kind by name, of instances the shipped ones. InputError: no such kind."""
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":
@@ -423,7 +423,7 @@ def entries(kind: str) -> dict[str, Entry]:
 
 
 def catalogue_text(kind: str | None) -> str:
-    """Return a table of the entries of a kind, or the names of all kinds."""
+    """Write a table of the catalogue's entries of a kind, or the names of all kinds."""
     if kind is None:
         return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
     known, (headings, read) = entries(kind), KINDS[kind]

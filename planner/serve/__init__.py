@@ -1,1 +1,1 @@
-"""A local web page on which one instance is asked again and again."""
+"""A web page on this machine, on which a user asks one instance many questions."""

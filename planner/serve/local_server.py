@@ -1,4 +1,4 @@
-"""The server of the page, which this machine's own browsers alone reach, and the thread that answers its questions."""
+"""The local web server of the page, which only this machine's browsers reach, and the thread that answers questions."""
 
 import json
 import secrets
@@ -41,7 +41,7 @@ FIELDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @dataclass(kw_only=True)
 class AskedQuestion:
-    """A question with its answer: a plan, or why there is none."""
+    """A question asked on the local web page, with its answer: a plan, or why there is none."""
 
     number: int  # from 1 in the order in which they were asked
     changes: tuple[str, ...]  # what differs from the instance of the page, PATH=VALUE each
@@ -56,17 +56,17 @@ class AskedQuestion:
 
     @property
     def asked_for(self) -> str:
-        """What is asked, in words."""
+        """What the page's question changes in the instance, in words."""
         return ", ".join(self.changes) or "the instance as it is"
 
     @property
     def elapsed_seconds(self) -> float:
-        """Seconds since it was asked, or that it took."""
+        """Seconds since the page's question was asked, or that its answer took."""
         return time.perf_counter() - self.begun if self.seconds is None else self.seconds
 
 
 class QuestionThread:
-    """The questions of a page: one at a time, all in one session, so that each serves the next."""
+    """The thread that answers the page's questions one at a time, in one session, so that each serves the next."""
 
     def __init__(self, instance: Instance, *, time_limit: float | None = None, seed: int = 0) -> None:
         self.instance = instance
@@ -80,12 +80,12 @@ class QuestionThread:
 
     @property
     def running(self) -> AskedQuestion | None:
-        """The question that is being answered."""
+        """The page's question that is being answered; None where there is none."""
         last = self.asked[-1] if self.asked else None
         return last if last is not None and last.seconds is None else None
 
     def values(self) -> dict[str, str]:
-        """Return the instance's values of the fields; without the racks where a grid decides them."""
+        """Return the instance's values of the page's form fields; without the racks where a grid decides them."""
         data = self.instance.model_dump(mode="json")
         found = {}
         for path in (path for path, _, _ in FIELDS if path != "hardware.racks" or self.instance.grid is None):
@@ -95,7 +95,7 @@ class QuestionThread:
         return found
 
     def ask(self, form: Mapping[str, str]) -> None:
-        """Begin a question: the instance with the fields of a form and its other changes. InputError: it cannot be."""
+        """Begin a question: the instance with the page form's fields and other changes. InputError: invalid ones."""
         now = self.values()
         given = {path: text.strip() for path, text in form.items() if path in now and text.strip() != now[path]}
         others = [line.strip() for line in form.get("others", "").splitlines() if line.strip()]
@@ -114,12 +114,12 @@ class QuestionThread:
             self._thread.start()
 
     def keep(self, plan: Plan) -> None:
-        """Take a plan at hand as the first answer."""
+        """Show a given plan as the first answer of the page."""
         number = len(self.asked) + 1
         self.asked.append(AskedQuestion(number=number, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
 
     def stop(self, wait_seconds: float = 0.0) -> None:
-        """End the search with its best plan so far."""
+        """End the search for the running question's answer with its best plan so far."""
         self._interrupter.interrupt()
         if self._thread is not None and wait_seconds:
             self._thread.join(wait_seconds)
@@ -152,7 +152,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-act
 
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
-    """Return a server of the page at a port of this machine, 0: any. InputError: it cannot be had, or no jinja2."""
+    """Return a web server of the page at a port of this machine, 0: any. InputError: port taken, or no jinja2."""
     page = template("serve", "serve/page.html.jinja")
     own = {"questions": questions, "token": secrets.token_urlsafe(16), "render": staticmethod(page.render)}
     try:
@@ -162,14 +162,14 @@ def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
 
 
 class _PageHandler(BaseHTTPRequestHandler):
-    """Answers the requests of one page: `/`, `/state.json`, `/plan/N.html`, `/plan/N.json`; a form asks or stops."""
+    """Answers HTTP requests of one page: `/`, `/state.json`, `/plan/N.html`, `/plan/N.json`; forms ask or stop."""
 
     questions: QuestionThread
     token: str
     render: Callable[..., str]
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print no line a request."""
+        """Log no line for an HTTP request of the page."""
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
@@ -212,7 +212,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _is_local(self) -> bool:
-        """Return whether the browser asked for this machine by its own name, not by one that leads here."""
+        """Return whether an HTTP request names this machine as host, not a name that resolves to it."""
         port = self.connection.getsockname()[1]
         return self.headers.get("Host") in {f"{HOST}:{port}", f"localhost:{port}"}
 

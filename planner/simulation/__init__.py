@@ -1,1 +1,1 @@
-"""Flows on a wired fabric: routes by transport, queues and pauses at switches, and the slowdowns that follow."""
+"""Simulate flows on a wired fabric: routes by transport, queues and pauses at switches, and their slowdowns."""

@@ -1,4 +1,4 @@
-"""When flows end under each transport: bytes that wait at switches by step, the slowdown that plans assume."""
+"""When simulated flows end under each transport: bytes that wait at switches by step, the slowdown plans assume."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ OF_LINKS = "room", "xoff", "xon", "paused", "due", "oldest", "batches", "newest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
-    """Thresholds of an ingress link at the rate of a host, and the step of time.
+    """Pauses of simulated flows: thresholds of an ingress link at the rate of a host, and the step of time.
 
     A link of several cables, or of a faster one, has its multiple. A pause acts two steps after its threshold: one for
     the cable, whose bytes are on their way, and one for the pause itself.
@@ -41,17 +41,17 @@ class Pauses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """Result of a simulation with pauses: end times of parts, and how many links were paused."""
+    """Times of simulated flows with pauses: when their parts ended, and how many links were paused."""
 
     end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
     most_paused: int  # most links that were paused at one time
 
 
 class Queues:
-    """Entries of routes in order of travel, and the bytes that wait at each."""
+    """Queues of simulated flows: entries of routes in order of travel, and the bytes that wait at each."""
 
     def __init__(self, routes: Routes, rate: float, pauses: Pauses, view: "LocalView | None") -> None:
-        """Let the bytes of the parts that nothing goes before wait; `rate`: of a host's link, for the thresholds."""
+        """Queue the bytes of the parts that nothing goes before; `rate`: of a host's link in bytes per second."""
         self.routes, self.view, self.alike, capacity = routes, view, routes.alike, routes.capacity
         self.link, self.owner = routes.link.copy(), routes.owner()
         self.hop, self.share, self.host_step = routes.hop, routes.weight, rate * pauses.step_seconds
@@ -76,7 +76,7 @@ class Queues:
         self._start(np.flatnonzero(routes.after < 0), np.zeros(len(capacity)))
 
     def _drop_idle_ends(self) -> None:
-        """Drop the last links of parts where nothing can wait, and that can pause no link: each is a step more."""
+        """Drop the last links of flows' parts where nothing can wait and that pause no link: each is a step more."""
         # Such a link has one part alone, is no slower than the one before it, and is like all links behind that one.
         link, start = self.link, self.routes.start
         capacity, many = self.routes.capacity[link], np.bincount(link)
@@ -93,7 +93,7 @@ class Queues:
         self.hop, self.share = self.hop[kept], self.share[kept]
 
     def _arrange(self, kept: np.ndarray) -> None:
-        """Keep some entries, and number the groups of a part's entries at one hop: those before and after each."""
+        """Keep some entries of the queues, and number the groups of a part's entries at one hop and around each."""
         self.link, self.owner, self.hop = self.link[kept], self.owner[kept], self.hop[kept]
         self.share, self.waiting, self.batch = self.share[kept], self.waiting[kept], self.batch[kept]
         self.ahead, self.alike = self.ahead[kept], None if self.alike is None else self.alike[kept]
@@ -121,7 +121,7 @@ class Queues:
             self.batch[new, :1] = self.waiting[new, None]
 
     def _moved(self, amount: Floats, on: int) -> Floats:
-        """Return of every entry its share of the sum of the group before it (1) or behind it (-1); of none, nothing."""
+        """Return every entry's share of the sum of the group before it (1) or behind it (-1) on its flow's route."""
         if self.single and self.whole:
             moved = np.empty(len(amount))
             if on == 1:
@@ -134,7 +134,7 @@ class Queues:
         return of_groups if self.whole else self.share * of_groups
 
     def step(self) -> None:
-        """Serve every link for one step of time, then pause links and start parts that are due."""
+        """Serve the queue of every link for one step of time, then pause links and start parts that are due."""
         parts, fifo = self.routes.parts, self.batch.size > 0
         oldest = self._places(self.oldest) if fifo else slice(None)
         waiting = (self.batch.reshape(-1) if fifo else self.waiting)[oldest]
@@ -168,7 +168,7 @@ class Queues:
         return batch.take(self.link) + np.arange(0, self.batch.size, self.batch.shape[1])
 
     def _serve_next(self, left: Floats) -> Floats:
-        """Return what links whose oldest batch has left send of the next one, with what is left of their step."""
+        """Return the bytes that links whose oldest batch has left send of the next one in the rest of their step."""
         gone, served = (left >= -ROUNDING * self.room) & (self.batches > 0), np.zeros(len(self.link))
         self.oldest, self.batches = (self.oldest + gone) % self.batch.shape[1], self.batches - gone
         some = np.flatnonzero((gone & (left > 0)).take(self.link))
@@ -181,7 +181,7 @@ class Queues:
         return served
 
     def _line_up(self, came: Floats) -> None:
-        """Put what came behind what waits: into the newest batch of its link, and begin one where that is large."""
+        """Queue the bytes that came behind those that wait: in a link's newest batch, or a new one if that is large."""
         count, many, self.queue = self.batch.shape[1], self._sum(came), self._sum(np.where(self.first, 0, self.waiting))
         self.batch.reshape(-1)[self._places((self.oldest + self.batches) % count)] += came
         self.newest = np.minimum(self.newest + many, self.queue)
@@ -190,7 +190,7 @@ class Queues:
         self.batches, self.newest = self.batches + full, np.where(full, 0.0, self.newest)
 
     def steps_without_a_queue(self) -> Floats | None:
-        """Return the last step of each part where no link is offered more than it serves: none need be simulated."""
+        """Return the last step of each part of flows where no link queues any bytes: then none need be simulated."""
         routes = self.routes
         several = (routes.after >= 0).any() or (routes.size <= 0).any() or (routes.weight != 1).any()
         if self.view is not None or several:
@@ -202,7 +202,7 @@ class Queues:
         return np.where(hops > 0, np.ceil((1 - DONE) * routes.size / self.host_step) + hops - 1, 0.0)
 
     def forget(self, ended: np.ndarray) -> None:
-        """Drop entries of parts that have ended, once they are a fifth of all, and the links that none is left on."""
+        """Drop entries of flows' parts that have ended, once they are a fifth of all, and the links with none left."""
         kept = ~ended[self.owner]
         if 5 * np.count_nonzero(kept) < 4 * len(kept):
             self._arrange(kept)
@@ -224,7 +224,7 @@ def spread(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Spread:
-    """Simulate pauses until the `waited` parts have ended, while the others keep sending; return ends and pauses.
+    """Simulate flows with pauses until the `waited` parts end, while others keep sending; return ends and pauses.
 
     `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of the bytes that have arrived. A
     flow from a host to itself ends at once. InputError: the flows have not ended after the last step.
@@ -264,7 +264,7 @@ UNEVEN = 0.1
 
 
 class LocalView:
-    """Flowlets, and the paths that they get when they start: up by the least loaded outputs of the switches they pass.
+    """Flowlets of adaptive routing, each sent up when it starts by the least loaded outputs of the switches it passes.
 
     A switch sees what waits before its own outputs, and not what lies behind them: on the way down a flowlet meets
     whatever others chose. No choice is reconsidered. A host has as many flowlets under way as planes, and gives each
@@ -272,7 +272,7 @@ class LocalView:
     """
 
     def __init__(self, tree: Tree, flows: Flows, alive: Alive, seed: int, packet_bytes: float) -> None:
-        """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
+        """Divide flows into flowlets whose links are chosen later; loads of outputs count in whole packets."""
         self.tree, self.flows, self.alive, self.planes = tree, flows, alive, np.arange(len(tree.planes))
         self.merged = replace(tree, bundle=(1,) * tree.tiers)  # parallel cables between two switches as one
         self.seed, self.packet = seed, packet_bytes
@@ -291,7 +291,7 @@ class LocalView:
         self.routes: Routes = routing.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
-        """Write the links of entries whose first bytes come, one after another in a random order, by what waits now."""
+        """Choose the links of flowlets whose first bytes come, one by one in a random order, by what waits now."""
         # At its host a flowlet gets a plane, at each switch an output up; from where it turns round one way leads down.
         waiting, parts = np.rint(queue / self.packet), owner[entries]
         salts = routing.words(self.seed, 7, parts)
@@ -323,7 +323,7 @@ class LocalView:
         return np.asarray(self.merged.link(self.merged.cable(tier, subtree, position), down=down, plane=plane))
 
     def _least(self, outputs: Ints, waiting: Floats, allowed: np.ndarray, salt: int) -> int | None:
-        """Return the least loaded output of those allowed, the first of equal ones from a place that `salt` draws."""
+        """Return the least loaded output allowed to a flowlet, the first of equal ones from a place by `salt`."""
         order = (np.arange(len(outputs)) + salt % len(outputs)) % len(outputs)
         order = order[allowed[order]]
         loads = (waiting[outputs[order]] + 1) / np.maximum(self.capacity[outputs[order]], 1e-300)
@@ -342,7 +342,7 @@ PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specif
 
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the time that no transport beats: nothing failed, parallel links and planes loaded evenly."""
+    """Return the seconds of flows that no transport beats: nothing failed, parallel links and planes loaded evenly."""
     return _sprayed(tree, flows).fullest_seconds()
 
 
@@ -360,7 +360,7 @@ def flow_seconds(
     packet_bytes: float = PACKET_BYTES,
     progress: Callable[[float], None] | None = None,
 ) -> Floats:
-    """Return when each flow ends, around failed cables; longer ones than `FLOW_BYTES` are followed in proportion."""
+    """Compute the seconds until each simulated flow ends, around failed cables; above `FLOW_BYTES` in proportion."""
     out = failed_cables(tree, failed, seed)
     alive = Alive(tree, out) if len(out) else None
     lanes = len(tree.planes) * len(flows)
@@ -389,7 +389,7 @@ def flow_seconds(
 
 
 def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
-    """Return by how much the fullest cable is behind the mean of its equals when packets are sprayed by lot.
+    """Return the seconds by which the fullest cable is behind the mean of its equals when packets are sprayed by lot.
 
     Balls into bins: of M packets that any of n cables may take, one cable gets a binomial number of mean N = M/n and
     variance N (1 - 1/n); the most of C such cables is sqrt(2 ln C) deviations above the mean (Raab and Steger 1998,
@@ -410,7 +410,7 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
 
 
 def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
-    """Return the mean load of the fullest link, in times of a flow at line rate, of random permutations by hashes.
+    """Return the mean load of the fullest link, in times of a flow at line rate, of random permutations under ECMP.
 
     Balls into bins: of the n hosts below a switch each sends a flow out with equal chance, over any cable above alike,
     so a cable has a binomial number of flows. Cables count as independent of each other; `networks`: that are alike.
@@ -434,7 +434,7 @@ def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
 
 
 def factor(network: Network | None) -> TransportFactor | None:
-    """Return the simulated slowdown, of the slowest switch as the fabric is chosen later; None if not asked for."""
+    """Return the simulated transport slowdown of a network's slowest switch; None if the instance asks for none."""
     if network is None or network.transport.simulate is None:
         return None
     runs, switches = network.transport.simulate, [box for box in network.switches if isinstance(box, Switch)]
@@ -465,7 +465,7 @@ def transport_slowdown_of(network: Network | None) -> float:
 
 @lru_cache(maxsize=64)
 def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
-    """Return the percentile over seeds of a permutation's tail over its ideal, by `planner.simulation.flow_times`."""
+    """Return the percentile over seeds of a simulated permutation's slowest flow over its ideal: the slowdown."""
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
         flows = permutation(tree.slots, FLOW_BYTES, seed)
@@ -474,7 +474,7 @@ def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
 
 
 def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
-    """Return the fat tree of the fewest tiers, at least two, for the hosts: half of the ports face down."""
+    """Return the fat tree on which slowdowns are simulated: the fewest tiers, two at least, half the ports down."""
     half = max(1, ports // 2)
     tiers = next((tiers for tiers in range(2, MAX_TIERS) if half ** (tiers - 1) * ports >= runs.hosts), MAX_TIERS)
     hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))

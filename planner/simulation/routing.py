@@ -22,7 +22,7 @@ _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np
 
 
 def words(*keys: ArrayLike) -> Words:
-    """Hash integer keys, broadcast together, into 64 bits each: SplitMix64 (Steele, Lea and Flood 2014, figure 16)."""
+    """Hash integer keys, broadcast together, into 64 bits for routing: SplitMix64 (Steele et al. 2014, figure 16)."""
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for key in keys:
@@ -34,18 +34,18 @@ def words(*keys: ArrayLike) -> Words:
 
 
 def below(n: ArrayLike, *keys: ArrayLike) -> Ints:
-    """Draw whole numbers from 0 to n - 1."""
+    """Draw whole numbers from 0 to n - 1 by hash, as routing of flows picks next hops."""
     return (words(*keys) % np.asarray(n).astype(np.uint64)).astype(np.int64)
 
 
 def order(count: int, *keys: int) -> Ints:
-    """Draw an order of `count` things."""
+    """Draw a random order of `count` hosts or cables by hash."""
     return np.argsort(words(*keys, np.arange(count)), kind="stable")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tree:
-    """The wiring of one network, tier by tier from the leaves up."""
+    """A simulated network as a tree: its wiring tier by tier from the leaves up."""
 
     down: tuple[int, ...]  # children of a switch: hosts of a leaf, then subtrees of the tier below
     up: tuple[int, ...]  # switches above one switch of the tier below; 1 above a host
@@ -56,79 +56,79 @@ class Tree:
 
     @property
     def tiers(self) -> int:
-        """Tiers of switches."""
+        """Count the tiers of switches of the simulated network."""
         return len(self.down)
 
     @property
     def hosts(self) -> int:
-        """Hosts."""
+        """Count the hosts of the simulated network."""
         return len(self.slots)
 
     @property
     def host_rate(self) -> float:
-        """Bytes per second that one host sends at most, all planes together."""
+        """Return the bytes per second that one host of the simulated network sends at most, all planes together."""
         return self.rates[0] * sum(self.planes)
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """Slots of a subtree of each tier; 1 of a host."""
+        """Count the host slots of a subtree of each tier of the simulated network; 1 of a host."""
         return tuple(math.prod(self.down[:tier]) for tier in range(self.tiers + 1))
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Positions of each tier: switches that serve one subtree."""
+        """Count the positions of each tier of the simulated network: switches that serve one subtree."""
         return tuple(math.prod(self.up[:tier]) for tier in range(self.tiers + 1))
 
     @cached_property
     def subtrees(self) -> tuple[int, ...]:
-        """Subtrees of each tier, empty ones between full ones too."""
+        """Count the subtrees of each tier of the simulated network, empty ones between full ones too."""
         last = int(self.slots.max()) if len(self.slots) else 0
         return tuple(last // span + 1 for span in self.spans)
 
     @cached_property
     def cables(self) -> tuple[int, ...]:
-        """Cables below each tier's switches, of one plane."""
+        """Count the cables below each tier's switches of the simulated network, in one plane."""
         return tuple(self.subtrees[tier] * self.widths[tier + 1] * self.bundle[tier] for tier in range(self.tiers))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Number of the first cable below each tier's switches."""
+        """Return the number of the first cable below each tier's switches of the simulated network."""
         return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
 
     @property
     def links(self) -> int:
-        """Directed links: every cable up and down in every plane."""
+        """Count the directed links of the simulated network: every cable up and down in every plane."""
         return 2 * sum(self.cables) * len(self.planes)
 
     def subtree(self, slots: Ints, tier: int) -> Ints:
-        """Return the subtree of a tier that each slot is in."""
+        """Return the subtree of a tier of the simulated network that each host slot is in."""
         return slots // self.spans[tier]
 
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
-        """Return the lowest tier whose switches reach both slots; 0 where they are the same."""
+        """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""
         meeting = np.zeros(len(one), np.int64)
         for tier in range(self.tiers):
             meeting += self.subtree(one, tier) != self.subtree(other, tier)
         return meeting
 
     def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
-        """Return numbers of cables from a subtree below `tier` (0: leaves) up; `lane`: the cable of their bundle."""
+        """Return the numbers of cables up from a subtree below `tier` (0: leaves); `lane`: the cable of a bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
     def link(self, cable: Any, *, down: bool, plane: Any) -> Any:
-        """Return the number of one direction of a cable in a plane."""
+        """Return the link number of one direction of a cable in a plane of the simulated network."""
         return cable + (2 * plane + down) * sum(self.cables)
 
     def capacity(self) -> Floats:
-        """Return bytes per second of every directed link."""
+        """Return the bytes per second of every directed link of the simulated network."""
         return self.directed([np.repeat(np.asarray(self.rates), self.cables)] * len(self.planes))
 
     def directed(self, rates: Iterable[Floats]) -> Floats:
-        """Return rates of cables by plane, of all planes together, as those of every directed link of each plane."""
+        """Return the rate of every directed link of each plane from the rates of cables by plane, of all planes."""
         return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
-        """Return the tree with equal switches and cables as one: an even split without failures loads them alike."""
+        """Return the simulated network with equal switches and cables as one, for even splits without failures."""
         ones = (1,) * self.tiers
         rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
@@ -138,7 +138,7 @@ MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
 
 
 class Fabric(Sourced):
-    """A fat tree of equal switches; without down_ports it is k-ary: half of the ports face down below the top."""
+    """A fabric to simulate: a fat tree of equal switches; without down_ports half of the ports face down (k-ary)."""
 
     name: str = "fabric"
     hosts: Annotated[int, Field(ge=2, le=MAX_HOSTS)] = Field(description="Hosts, each with one port on a leaf.")
@@ -183,18 +183,18 @@ class Fabric(Sourced):
 
     @property
     def downs(self) -> tuple[int, ...]:
-        """Ports down of each tier below the top."""
+        """Count the ports down of a switch of each tier below the top of the simulated fabric."""
         half = (self.ports_per_switch // 2,)
         return self.down_ports + half * (self.tiers - 1 - len(self.down_ports))
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Oversubscription of each tier below the top."""
+        """Return the oversubscription of each tier below the top of the simulated fabric."""
         return self.oversubscription + (1.0,) * (self.tiers - 1 - len(self.oversubscription))
 
 
 def load_fabric(data: Any, where: str = "fabric") -> Fabric:
-    """Check a fabric."""
+    """Check the data of a fabric to simulate and return it. InputError: it is none."""
     if not isinstance(data, Mapping):
         example = '{"hosts": 1024, "ports_per_switch": 16}'
         raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}); give one such as {example}")
@@ -202,7 +202,7 @@ def load_fabric(data: Any, where: str = "fabric") -> Fabric:
 
 
 def tree_of_fabric(fabric: Fabric) -> Tree:
-    """Return the wiring of a fabric: single cables, subtrees filled one after the other."""
+    """Return the simulated network of a fabric: single cables, subtrees of hosts filled one after the other."""
     ups = tuple(round(down / ratio) for down, ratio in zip(fabric.downs, fabric.ratios, strict=True))
     rate = fabric.host_gbps * 1e9 / 8
     return Tree(
@@ -217,7 +217,7 @@ def tree_of_fabric(fabric: Fabric) -> Tree:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Flows:
-    """Who sends how much to whom; ends are slots of the tree."""
+    """Flows to route: who sends how many bytes to whom; ends are host slots of the tree."""
 
     source: Ints
     target: Ints
@@ -228,7 +228,7 @@ class Flows:
 
 
 def joined(parts: list[Flows]) -> Flows:
-    """Return the flows of several lists as one, in their order."""
+    """Join several lists of flows into one, in their order."""
     source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
@@ -237,10 +237,10 @@ Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every f
 
 
 class Alive:
-    """Which cables are alive, and the next hops that they leave."""
+    """The live cables of a simulated network with failures, and the next hops of routes that they leave."""
 
     def __init__(self, tree: Tree, failed: Ints) -> None:
-        """Take the failed cables out; `failed` numbers cables between switches, plane after plane."""
+        """Take failed cables out of the network; `failed` numbers cables between switches, plane after plane."""
         self.tree = tree
         each = sum(tree.cables[1:])
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
@@ -252,12 +252,12 @@ class Alive:
         ]
 
     def capacity(self) -> Floats:
-        """Return bytes per second of every directed bundle."""
+        """Return the bytes per second of every directed bundle of live cables."""
         tiers = [own.reshape(len(self.tree.planes), -1) * self.tree.rates[tier] for tier, own in enumerate(self.counts)]
         return self.tree.directed(np.concatenate(tiers, axis=1))
 
     def reaching(self, source: Ints | int, target: Ints | int, tier: int, plane: Ints | int) -> list[np.ndarray]:
-        """Return, for the host and each tier up to the turn, the positions from which live cables lead on."""
+        """Return, for the host and each tier up to the turn, the positions from which routes on live cables lead on."""
         # A row a flow in a plane, or, of one flow in several planes, a row a plane.
         widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
         reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
@@ -268,7 +268,7 @@ class Alive:
         return reached
 
     def hashed(self, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
-        """Return the links of each flow over a live next hop at every hop, picked by a hash."""
+        """Return the links of each flow's route over a live next hop at every hop, picked by a hash (ECMP)."""
         tree, links, rows = self.tree, list[tuple[Ints, float]](), np.arange(len(chosen))
         position = np.zeros(len(chosen), np.int64)
         reached = self.reaching(flows.source[chosen], flows.target[chosen], tier, plane)
@@ -293,7 +293,7 @@ class Alive:
 
 
 def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None) -> NoReturn:
-    """Refuse failed cables that leave a flow without a path, in a plane or (None) in any."""
+    """Refuse failed cables that leave a flow without a route, in a plane or (None) in any."""
     source, target = flows.source[flow] // tree.down[0], flows.target[flow] // tree.down[0]
     path = f"no path leads from leaf {source} to leaf {target}" + ("" if plane is None else f" in plane {plane}")
     raise InputError(f"simulate: with the failed links {path}; fail fewer links")
@@ -301,7 +301,7 @@ def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None
 
 @dataclass(frozen=True, eq=False)
 class PositionClasses:
-    """Classes of the positions of one tier, those below one class of the tier under it side by side."""
+    """Classes of switch positions of one tier that routing loads alike, those below one class side by side."""
 
     parent: Ints  # class of the tier below
     first: Ints  # the one position of a class that a failure touches, or the first of its positions
@@ -311,12 +311,12 @@ class PositionClasses:
 
     @cached_property
     def starts(self) -> Ints:
-        """First class below each class of the tier under it; every one has some."""
+        """Return the first class of positions of routes below each class of the tier under it; every one has some."""
         return np.flatnonzero(np.diff(self.parent, prepend=-1))
 
 
 class Classes:
-    """The classes of a tree with failed cables, and how flows split over them."""
+    """Classes of positions of a tree with failed cables, over which flows split evenly (packet spraying)."""
 
     def __init__(self, alive: Alive) -> None:
         self.tree, self.counts = alive.tree, alive.counts
@@ -332,17 +332,17 @@ class Classes:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """Number of the first cable class below each tier of one plane and direction, and of all of them."""
+        """Return the number of the first cable class below each tier in one plane and direction, and of all classes."""
         sizes = [self.tree.subtrees[tier] * len(level.parent) for tier, level in enumerate(self.levels[1:])]
         return [0, *np.cumsum(sizes).tolist()]
 
     def live(self, t: int, plane: int) -> Ints:
-        """Return live cables from one switch below tier t + 1 to each class, by subtree."""
+        """Count the live cables from one switch below tier t + 1 to each class of positions, by subtree."""
         level = self.levels[t + 1]
         return np.where(level.apart, self.counts[t][plane][:, level.first], level.each * self.tree.bundle[t])
 
     def capacity(self) -> Floats:
-        """Return bytes per second of every class of cables in every direction of every plane."""
+        """Return the bytes per second of every class of cables in every direction of every plane."""
         one: list[list[Floats]] = [[] for _ in self.tree.planes]
         for plane, tier in np.ndindex(len(one), self.tree.tiers):
             level = self.levels[tier + 1]
@@ -351,16 +351,16 @@ class Classes:
         return self.tree.directed([np.concatenate(own) for own in one])
 
     def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
-        """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""
+        """Return the link number of the cable class from each subtree to each class of tier t + 1: subtree by class."""
         count = len(self.levels[t + 1].parent)
         return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * count + np.arange(count)
 
     def entries(self, tier: int) -> int:
-        """Classes of cables that a flow which turns round at a tier loads in one plane."""
+        """Count the cable classes on the routes of a flow that turns round at a tier, in one plane."""
         return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
 
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
-        """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
+        """Return the cable classes of every hop of flows, with their shares split evenly over live next hops."""
         both = flows.source[chosen], flows.target[chosen]
         ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
         ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
@@ -382,7 +382,7 @@ class Classes:
 
 
 def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
-    """Return the classes above those of a tier: each position that a failure touches, and its other siblings as one."""
+    """Return classes of switch positions a tier up to route over: those that failures touch, other siblings as one."""
     columns: list[tuple[int, int, int, int, bool]] = []
     classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
     for parent, (first, many, apart) in enumerate(classes):
@@ -406,7 +406,7 @@ CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Routes:
-    """The links of every part of every flow, part by part: entries of one hop share the bytes that arrive there."""
+    """Routes of flows: the links of every part, part by part; entries of one hop share the bytes that arrive there."""
 
     start: Ints  # first entry of each part, and behind the last one their number
     link: Ints  # of each entry, in the order of travel, as `hop` and `weight`
@@ -420,23 +420,23 @@ class Routes:
 
     @property
     def parts(self) -> int:
-        """Parts of flows."""
+        """Count the parts of flows that have routes."""
         return len(self.size)
 
     def owner(self) -> Ints:
-        """Return the part that each entry belongs to."""
+        """Return the part of a flow that each entry of the routes belongs to."""
         return np.repeat(np.arange(self.parts), np.diff(self.start))
 
     def load(self, amount: Floats) -> Floats:
-        """Return the sum over parts of weight · amount on every link."""
+        """Return the load of every link: the sum over routed parts of weight · amount."""
         return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
     def fullest_seconds(self) -> float:
-        """Return the largest load over capacity of a link, by which equal flows that share max-min fairly end."""
+        """Return the largest load over capacity of a link of the routes, by which equal flows that share fairly end."""
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
     def classes(self) -> "tuple[Routes, Ints] | None":
-        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do.
+        """Return routes of one part for each class of parts that fare alike, and all parts' classes; None: few do.
 
         Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
         links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982).
@@ -482,7 +482,7 @@ def sorted_routes(
     capacity: Floats,
     after: Ints | None = None,
 ) -> Routes:
-    """Return entries in any order as routes: parts, a row of links for each, their hop, and shares; of 0 left out."""
+    """Sort entries of parts, rows of links, hop and shares into routes of flows; shares of 0 are left out."""
     parts, links, hops = ([np.empty(0, np.int64)] for _ in range(3))
     weights = [np.empty(0)]
     for own, rows, at, share in entries:
@@ -507,7 +507,7 @@ def sorted_routes(
 
 
 def hop_of(tree: Tree, tier: int, down: int) -> int:
-    """Return where on a path the links at the foot of a tier come: up tier by tier, then down."""
+    """Return the number of the hop on a route for links at the foot of a tier: up tier by tier, then down."""
     return 2 * tree.tiers - 1 - tier if down else tier
 
 
@@ -541,7 +541,7 @@ def _routes(
     hops: Callable[[Ints, int, int], Hops],
     loaded: Callable[[int], int] = lambda _: 0,
 ) -> Routes:
-    """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, of one chunk."""
+    """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, to size chunks."""
     # `hops` of some flows, the tier at which they turn round and a plane are up and down by tier.
     flow, planes = np.arange(len(flows)), len(tree.planes)
 

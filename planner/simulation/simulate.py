@@ -1,4 +1,4 @@
-"""Simulation requests, and their runs: a pattern over a transport on a plan's site or a fabric, seed by seed."""
+"""Simulation requests and their results: a pattern over a transport on a plan's site or a fabric, seed by seed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from planner.simulation.routing import Fabric, Floats, Flows, Ints, Tree, joined
 
 
 class Percentiles(Frozen):
-    """A distribution by its percentiles."""
+    """Percentiles of a simulation's times or ratios."""
 
     p50: float
     p90: float
@@ -28,7 +28,7 @@ class Percentiles(Frozen):
 
 
 class SeedRun(Frozen):
-    """One seed: other hashes, another permutation, other failed links."""
+    """A simulation's result of one seed: other hashes, another permutation, other failed links."""
 
     seed: int
     ideal_seconds: float = Field(
@@ -43,7 +43,7 @@ class SeedRun(Frozen):
 
 
 class PatternTail(Frozen):
-    """The slowest flow of one of several patterns that run at once, over its busiest host's time at line rate."""
+    """A simulation's slowest flow of one of several patterns at once, over its busiest host's time at line rate."""
 
     pattern: str
     flows: int
@@ -56,7 +56,7 @@ class PatternTail(Frozen):
 
 
 class Simulation(Frozen):
-    """An exchange on a network, over some seeds."""
+    """The result of simulating an exchange on a network, over some seeds."""
 
     name: str
     simulated: str = Field(description="What of the network is simulated.")
@@ -83,7 +83,7 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet."""
+    """A pattern of flows to simulate, by seed; `assumed`: the plan's slowdown alone, and where sends and rings meet."""
 
     name: str
     flows: Callable[[int], Flows]
@@ -95,7 +95,7 @@ class Pattern:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationRequest:
-    """A network, the patterns that run on it at once, and a transport to simulate."""
+    """A request to simulate: a network, the patterns that run on it at once, and a transport."""
 
     name: str
     simulated: str
@@ -106,7 +106,7 @@ class SimulationRequest:
     overlap: str | None = None
 
     def flows(self, seed: int) -> Flows:
-        """Return the flows of all patterns for a seed, those of the first one first."""
+        """Return the flows of all patterns of the simulation for a seed, pattern after pattern."""
         return joined([pattern.flows(seed) for pattern in self.patterns])
 
 
@@ -116,7 +116,7 @@ REPORT_STEP = 0.05  # share of the bytes between two lines of progress
 def simulate(
     request: SimulationRequest, seeds: Sequence[int], progress: Callable[[str], None] | None = None
 ) -> Simulation:
-    """Return completion times of every seed and their distribution. InputError: flows take no time at all."""
+    """Simulate a request: completion times of every seed and their distribution. InputError: flows take no time."""
     last_share = 0.0
 
     def reported(share: float) -> None:
@@ -190,7 +190,7 @@ def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floa
 
 
 def busiest_bytes(flows: Flows) -> float:
-    """Return the most bytes that one host sends or receives."""
+    """Return the most bytes that one host of a simulation sends or receives."""
     return max(float(np.bincount(ends, flows.size).max()) for ends in (flows.source, flows.target))
 
 
@@ -200,7 +200,7 @@ def _percentiles(values: Floats) -> Percentiles:
 
 
 def summary(result: Simulation) -> str:
-    """Return a simulation in a few lines."""
+    """Return the result of a simulation in a few lines of text."""
     fct, over, tail = result.fct_seconds, result.fct_over_ideal, result.slowdown
     in_all = f"{result.steps * fct.max * 1e3:.3f} ms"
     steps = f"; an all-reduce of {result.steps} such steps takes {in_all}" if result.steps > 1 else ""
@@ -242,7 +242,7 @@ PLACED = "the plan's placement"
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions:
-    """The pattern and transport of a request, and its limits; None takes the plan's or the usual."""
+    """Options of a simulation: pattern, transport, and limits; None takes the plan's or the usual."""
 
     pattern: str
     transport: TransportName
@@ -254,7 +254,7 @@ class SimulationOptions:
 
 
 def transport_named(name: str) -> TransportName:
-    """Return a transport by its name."""
+    """Return the transport to simulate by its name. InputError: there is none of that name."""
     if name not in TRANSPORTS:
         raise InputError(f"--transport {name}: must be one of {', '.join(TRANSPORTS)}; choose one")
     return TRANSPORTS[name]
@@ -263,7 +263,7 @@ def transport_named(name: str) -> TransportName:
 def simulation_request(
     given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
 ) -> SimulationRequest:
-    """Return the request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
+    """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
     where = None
     if isinstance(given, (Plan, Fabric)):
         network = given
@@ -300,7 +300,7 @@ def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
 
 
 def names(pattern: str) -> list[str]:
-    """Return the patterns that run at once: several by plus signs, or the path of a file as it is."""
+    """Return the patterns to simulate at once: several names joined by plus signs, or the path of a file as it is."""
     several = pattern.split("+")
     return several if set(several) <= set(PATTERNS) else [pattern]
 
@@ -347,7 +347,7 @@ def _pattern(
     *,
     wrap: bool = False,
 ) -> Pattern:
-    """Return a pattern over placed stages, or groups of neighbours; the name of none is the path of a file."""
+    """Return a pattern to simulate over placed stages, or groups of neighbours; other names are paths of files."""
     if pattern == "permutation":
         return Pattern(name=pattern, flows=lambda seed: traffic.permutation(slots, size, seed))
     if pattern not in PATTERNS:
@@ -367,7 +367,7 @@ def _pattern(
 
 
 def _whole_rings(pattern: Pattern) -> Pattern:
-    """Return rings with all their steps, which each member sends to the same neighbour, to run beside others."""
+    """Return a pattern of rings with all their steps at once, to simulate it together with other patterns."""
     one = pattern.flows(0)
     return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
 

@@ -1,4 +1,4 @@
-"""Who sends to whom: the exchanges of a training step, random permutations, lists from a file, and a planned site's."""
+"""Traffic to simulate, who sends to whom: exchanges of a training step, permutations, files, and a planned site's."""
 
 import csv
 import io
@@ -25,32 +25,32 @@ HEADER = ["src", "dst", "bytes"]
 
 
 def permutation(slots: Ints, size: float, seed: int) -> Flows:
-    """Return flows in which every host sends to one other and receives from one: along a random cycle through all."""
+    """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
     order = slots[routing.order(len(slots), seed, 1)]
     return _flows(order, np.roll(order, -1), size)
 
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
-    """Return flows from rank q of every stage to rank q of the next; `wrap`: the last stage sends to the first."""
+    """Return pipeline traffic from rank q of every stage to rank q of the next; `wrap`: the last sends to the first."""
     pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
     sources, targets = [one[: len(other)] for one, other in pairs], [other[: len(one)] for one, other in pairs]
     return _flows(_joined(sources), _joined(targets), size)
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
-    """Return the flows of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
+    """Return the traffic of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
     several = [group for group in groups if len(group) > 1]
     each = np.concatenate([*(np.full(len(group), size / len(group)) for group in several), np.empty(0)])
     return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
 
 
 def allreduce_steps(groups: list[Ints]) -> int:
-    """Return the steps of a ring all-reduce of the largest group: 2·(n - 1)."""
+    """Count the steps of ring all-reduce traffic of the largest group: 2·(n - 1)."""
     return 2 * (max((len(group) for group in groups), default=1) - 1)
 
 
 def alltoall(groups: list[Ints], size: float) -> Flows:
-    """Return flows from every host to all others of its group at once; `size` is the total that one host sends."""
+    """Return all-to-all traffic of every host to its group at once; `size` is the total that one host sends."""
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
@@ -64,12 +64,12 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
-    """Return hosts cut into groups of neighbours; the last may be smaller."""
+    """Return hosts cut into groups of neighbours that exchange traffic; the last may be smaller."""
     return [slots[k : k + size] for k in range(0, len(slots), size)]
 
 
 def from_file(path: Path, slots: Ints) -> Flows:
-    """Read flows from a CSV file with the header src,dst,bytes; hosts count from 0."""
+    """Read traffic from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:
         rows = list(csv.reader(io.StringIO(read_text(path, expected), newline="")))
@@ -121,7 +121,7 @@ def _joined(parts: list[Ints]) -> Ints:
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
-    """Return the sorted numbers of failed cables between switches. InputError: more, or others, than there are."""
+    """Return the sorted numbers of failed cables of a simulation. InputError: more, or others, than there are."""
     cables = sum(tree.cables[1:]) * len(tree.planes)
     if isinstance(failed, int):
         if not 0 <= failed <= cables:
@@ -151,7 +151,7 @@ class SimulatedPart:
 def tree_of_design(
     design: Design, *, planes: int = 1, racks: int | None = None, rails: int | None = None
 ) -> SimulatedPart:
-    """Return the wiring of a design, the first `racks` and `rails`: subtrees are pods, then zones, all switches in."""
+    """Return the part of a design to simulate, its first `racks` and `rails`: subtrees are pods, then zones."""
     racks, rails = min(racks or design.racks, design.racks), min(rails or design.rails, design.rails)
     rack, index = np.arange(racks)[:, None], np.arange(rails * design.rail_gpus)[None, :]
     rail, own = index // design.rail_gpus, index % design.rail_gpus
@@ -199,7 +199,7 @@ def _described(design: Design, racks: int, rails: int) -> str:
 
 
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "simulate") -> tuple[str, SimulatedPart]:
-    """Return the site and the part of it to simulate: by default the pods, or zones, of the first GPU indices.
+    """Return a plan's site and its part to simulate: by default the pods, or zones, of the first GPU indices.
 
     All racks where they are few enough. InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
@@ -227,7 +227,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "
 
 
 def part_of_design(design: Design, planes: int, hosts: int | None = None, *, most: int = MAX_HOSTS) -> SimulatedPart:
-    """Return about `hosts` of a design in pods or zones of the first GPUs; else one block of `most` at most, or all."""
+    """Return a part of a design to simulate: about `hosts` in whole pods or zones, else a block of at most `most`."""
     block = design.rails_per_zone or design.rails_per_pod or design.rails
     wanted = hosts or min(block * design.rail_gpus * design.racks, most)
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
@@ -236,7 +236,7 @@ def part_of_design(design: Design, planes: int, hosts: int | None = None, *, mos
 
 
 def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
-    """Return the slots of every stage's racks in rank order, for each GPU index simulated, within the sample."""
+    """Return the simulated slots of every stage's racks in rank order, for each GPU index, within the sample."""
     placed = plan.placement.sites.get(site) if plan.placement else None
     if placed is None or plan.layout is None:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
@@ -259,7 +259,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
 
 
 def overlap(plan: Plan, site: str) -> str:
-    """Write whether sends and rings use links at once by the schedule; the step counts waits on own NICs."""
+    """Write whether traffic of sends and of rings uses links at once under a plan's schedule."""
     layout, metrics = plan.layout, PlanPhysics(plan=plan).metrics
     if layout is None or metrics is None or layout.rack_stages < 2:
         return "no: there are no pipeline sends between racks"

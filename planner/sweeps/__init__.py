@@ -1,1 +1,1 @@
-"""Batch sweeps: axes, points, rows, the file that keeps them, and the workers that solve them."""
+"""Sweeps: axes, points, rows, the file that stores them, and the workers that solve them."""

@@ -1,4 +1,4 @@
-"""Dotted paths into an instance, checked and changed, and the axes of a sweep: ranges, lists and pairs."""
+"""Axes of a sweep: dotted paths into an instance, checked and changed, and ranges, lists and pairs of values."""
 
 import difflib
 import itertools
@@ -27,7 +27,7 @@ CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balanc
 
 
 def canonical(path: str) -> str:
-    """Write a pin in full, `pins.layout.zero_stage` for `layout.zero_stage`, and a key by its newest name."""
+    """Write an axis path in full, `pins.layout.zero_stage` for `layout.zero_stage`, and a key by its newest name."""
     path = CALLED_ON.sub(r"\1.enabled", long_name(path))
     first = path.partition(".")[0]
     own = first in {path.partition(".")[0] for path in PINS} and first not in Instance.model_fields
@@ -35,7 +35,7 @@ def canonical(path: str) -> str:
 
 
 def parts_of(path: str) -> list[str | int]:
-    """Split `network.switches[0].price_usd` into its keys and positions."""
+    """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
     parts: list[str | int] = []
     end = 0
     for step in STEP.finditer(path):
@@ -50,7 +50,7 @@ def parts_of(path: str) -> list[str | int]:
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
-    """Return the value at a path, None where it is open; `whole`: a list or object too. InputError: no such path."""
+    """Return the value at an axis path, None if unset; `whole`: a list or object too. InputError: no such path."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -66,7 +66,7 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
 
 
 def _walked(instance: Instance, path: str) -> list[tuple[str | int, Any]]:
-    """Return each key or position that a path leads along, of named entries their position, with the value there."""
+    """Return each key or position along an axis path into an instance, a named entry's position, with its value."""
     value: Any = instance
     parts, steps = parts_of(path), list[tuple[str | int, Any]]()
     for depth, part in enumerate(parts):
@@ -96,7 +96,7 @@ def _walked(instance: Instance, path: str) -> list[tuple[str | int, Any]]:
 
 
 def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
-    """Point to the nearest key: among those of the same object, else among all paths of the instance."""
+    """Suggest the nearest key to a wrong axis path: in the same object, else among all paths of the instance."""
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
@@ -113,7 +113,7 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
 
 
 def leaves(value: Any, where: str = "") -> Iterator[str]:
-    """Yield every path of an instance that can hold a single value, those of parts that it does not have left out."""
+    """Yield every path of an instance that an axis may vary, a single value each, those of absent parts left out."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             child, path = getattr(value, name), f"{where}.{name}" if where else name
@@ -139,7 +139,7 @@ def _is_part(annotation: Any) -> bool:
 
 
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
-    """Set one value in an instance's JSON data; the path was checked."""
+    """Set the value at an axis path in an instance's JSON data; the path was checked before."""
     path = canonical(path)
     if path.startswith(PIN):
         pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
@@ -162,7 +162,7 @@ LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
 
 def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
-    """Read PATH=VALUE of an option that may be repeated, each path once. InputError: what `form` it must have."""
+    """Read repeated PATH=VALUE of a sweep's option, each path once. InputError: the `form` it must have."""
     values: dict[str, str] = {}
     for text in given:
         path, _, value = text.partition("=")
@@ -175,7 +175,7 @@ def values_by_path(option: str, given: Sequence[str], form: str, once: str = "le
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
-    """Read PATH=VALUE of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
+    """Read PATH=VALUE changes of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
     texts = values_by_path("--set", given, f"one of {FORMS}, such as limits.budget_usd=x1.2")
     return {
         path: text if RELATIVE.fullmatch(text) else json_or_text(text.removeprefix("="), f"--set {path}")
@@ -186,7 +186,7 @@ def read_changes(given: Sequence[str]) -> dict[str, Any]:
 def changed(
     given: Instance | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], *, searched: bool = True
 ) -> Instance:
-    """Return an instance with some values changed, as `planner.changed` says; InputError names path, value, remedy."""
+    """Return an instance changed at axis paths, as `planner.changed` says; InputError names path, value, remedy."""
     base = load_instance(given, searched=searched and not changes)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
     if not changes:
@@ -217,7 +217,7 @@ def changed(
 
 
 def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a path that is both changed for every point of a sweep and varied."""
+    """Require that no path is both changed for every point of a sweep and varied."""
     varied = {path for point in points for path in point}
     for path in read_changes(changes):
         if canonical(path) in varied:
@@ -225,7 +225,7 @@ def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -
 
 
 def _moved(now: Any, change: re.Match[str], path: str) -> float:
-    """Return a number moved by a relative change; a whole number stays one where the change leaves it whole."""
+    """Return an instance's number moved by a relative change; a whole number stays one where the change allows."""
     text, number = change[0], float(change["number"])
     if isinstance(now, bool) or not isinstance(now, (int, float)):
         what = "is not in the instance" if now is None else f"is {now!r}, not a number"
@@ -258,13 +258,13 @@ Axis = list[Point]  # points of one path, or of several paths taken together
 
 
 def read_vary(given: Sequence[str]) -> dict[str, str]:
-    """Read PATH=VALUES options of the command line."""
+    """Read PATH=VALUES axes of a sweep from the command line."""
     form = f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
     return values_by_path("--vary", given, form, "join its values in one list")
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
-    """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
+    """Read a sweep's axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or log: or lin: with COUNT."""
     where, parts = f"{path}={spec}", spec.split(":")
     if parts[0] in ("log", "lin"):
         return _spaced(where, parts)
@@ -293,7 +293,7 @@ def _number(where: str, text: str) -> int | float:
 
 
 def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
-    """List START:STOP:STEP or START:STOP:xFACTOR; values are rounded but where start and step are whole."""
+    """List an axis START:STOP:STEP or START:STOP:xFACTOR; values are rounded unless start and step are whole."""
     grows = parts[2].startswith("x")
     start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
     if grows and min(start, stop, step) <= 0:
@@ -329,7 +329,7 @@ def _limited(where: str, count: int) -> None:
 
 
 def read_pairs(path: Path) -> list[FilePoint]:
-    """Read points taken together: a CSV with a column a path, or JSON lines with an object a point."""
+    """Read a sweep's points taken together: a CSV with a column a path, or JSON lines with an object a point."""
     text = read_text(path, "give a CSV or a JSONL file")
     points: list[FilePoint] = []
     if path.suffix in (".jsonl", ".ndjson"):
@@ -352,7 +352,7 @@ def read_pairs(path: Path) -> list[FilePoint]:
 
 
 def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Sequence[Point] = ()) -> list[Point]:
-    """Return the points of a sweep: all axes combined, each a text of the forms above or its values; pairs are an axis.
+    """Return the points of a sweep: all axes combined, each a text of the forms above or values; pairs are one axis.
 
     The last one varies fastest, so that neighbours in the list are neighbours on the grid.
     """
@@ -378,7 +378,7 @@ def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Sequence[Point] = 
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Read I/N: the I-th of N parts, counted from 1."""
+    """Read a sweep's shard I/N: the I-th of N parts, counted from 1."""
     part, slash, parts = text.partition("/")
     if not slash or not part.isdigit() or not parts.isdigit() or not 1 <= int(part) <= int(parts):
         raise InputError(f"shard {text!r}: must be I/N with I from 1 to N, such as 3/8")
@@ -386,6 +386,6 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def in_shard(count: int, shard: tuple[int, int]) -> range:
-    """Return the positions of one part: contiguous, so that neighbours stay together, and as even as can be."""
+    """Return the indices of a sweep's points in one shard: contiguous, so that neighbours stay together, and even."""
     part, parts = shard
     return range(count * (part - 1) // parts, count * part // parts)

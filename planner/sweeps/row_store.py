@@ -26,7 +26,7 @@ CURVE_FIGURES = ("capital_usd", "days_to_train", "bound_days", "racks", "layout"
 
 
 class RowObjective(Frozen):
-    """The objective of a point: its name, value, bounds and gaps."""
+    """The objective in a sweep's row: its name, value, bounds and gaps."""
 
     name: str
     value: float | None = None
@@ -38,7 +38,7 @@ class RowObjective(Frozen):
 
 
 class Row(Frozen):
-    """The answer at one point of a sweep."""
+    """The row of a sweep: the answer at one point."""
 
     schema_version: Literal[1] = 1
     index: int = Field(description="Place of the point in the sweep, from 0.")
@@ -64,7 +64,7 @@ class Row(Frozen):
     @field_validator("point", "plan", "objective", mode="before")
     @classmethod
     def _as_floats(cls, figures: Any) -> Any:
-        """Refuse whole numbers that no float holds: figures are compared and drawn as floats."""
+        """Refuse whole numbers of a sweep's row that no float holds: its figures are compared and drawn as floats."""
         for name, value in figures.items() if isinstance(figures, dict) else ():
             if isinstance(value, int) and abs(value) > MOST:
                 raise ValueError(f"{name[:40]} is beyond {MOST:g}")
@@ -72,11 +72,11 @@ class Row(Frozen):
 
     @field_serializer("curve")
     def _whole(self, curve: Curve | None) -> dict[str, Any] | None:
-        """Keep the keys of a curve that are null, which lines of rows leave out of everything else."""
+        """Keep a curve's null keys in a sweep's row, which leaves nulls out of everything else."""
         return None if curve is None else curve.model_dump(mode="json")
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
+        """Return a sweep's row as one level of columns: the point's paths, the plan's names, and the row's own.
 
         A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
         """
@@ -89,7 +89,7 @@ class Row(Frozen):
 
 
 def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the columns of a curve in JSON: its proven share, how many points it has, the figures of all of them."""
+    """Return a sweep row's columns of a curve: its proven share, number of points, and the figures of all of them."""
     if curve is None:
         return {}
     columns: dict[str, Any] = {"curve.epsilon": curve["epsilon"], "curve.stopped": curve["stopped"]}
@@ -102,7 +102,7 @@ def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds: float) -> Row:
-    """Sum up a plan in a row."""
+    """Return the sweep's row that sums up the plan at a point."""
     return Row(
         index=index,
         key=key,
@@ -121,12 +121,12 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """Return one row a key, the latest, in the order of their first: a failed point that was solved later is solved."""
+    """Return the latest row of each key of a sweep, in first order: a failed point that was solved later is solved."""
     return list({row.key: row for row in rows}.values())
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a Parquet file. InputError: the file cannot be read as Parquet."""
+    """Read a sweep's rows from a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
     try:
         rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
@@ -137,7 +137,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def need_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet module. InputError: it is not installed."""
+    """Return pyarrow and its Parquet module, for a sweep's table. InputError: it is not installed."""
     with needed("a .parquet file, unlike .csv,", "pyarrow", "parquet"):
         import pyarrow
         from pyarrow import parquet
@@ -150,7 +150,7 @@ TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
-    """Return the file that rows are appended to: JSON lines, or a table's journal. InputError: it is neither."""
+    """Return the file that a sweep's rows are appended to: JSON lines, or a table's journal. InputError: neither."""
     if output.suffix in LINES:
         return output
     if output.suffix in TABLES:
@@ -160,7 +160,7 @@ def journal_of(output: Path) -> Path:
 
 
 class Store:
-    """Rows on disk, locked while open. InputError: in use, not resumed, of another instance or version, or no rows."""
+    """A sweep's rows on disk, locked while open. InputError: in use, not resumed, another instance or version."""
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
         # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.
@@ -196,17 +196,17 @@ class Store:
 
     @property
     def _owner(self) -> Path:
-        """The lock file in the folder of the rows, which names the process that writes them."""
+        """The lock file in the folder of a sweep's rows, which names the process that writes them."""
         rows = Path(os.path.realpath(self.path))
         return rows.with_name(f".{rows.name}.lock")
 
     @property
     def finished(self) -> frozenset[str]:
-        """Keys of the points that need not be solved: a failed one is tried once more."""
+        """The keys of a sweep's points that need no solve: a failed one is tried once more."""
         return frozenset(row.key for row in latest(self.rows) if row.status != FAILED)
 
     def append(self, row: Row) -> None:
-        """Write a row in one piece, and return when it is on the disk."""
+        """Write a sweep's row in one piece, and return once it is on disk."""
         line = _line_of(row).encode()
         try:
             written = os.write(self._file, line)
@@ -222,7 +222,7 @@ class Store:
         self.rows.append(row)
 
     def tabulate(self) -> None:
-        """Write the table, where one was asked for, from all rows on the disk in the order of the sweep."""
+        """Write the sweep's table, where one was asked for, from all rows on disk in the order of the points."""
         # An interrupt may have come between a row's way to the disk and to the list.
         self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda row: row.index)
@@ -230,7 +230,7 @@ class Store:
             write_rows(self.output, rows)
 
     def close(self) -> None:
-        """Close the file, which releases the lock."""
+        """Close the file of a sweep's rows, which releases the lock."""
         with suppress(OSError):
             self._owner.unlink(missing_ok=True)
         os.close(self._file)
@@ -243,7 +243,7 @@ class Store:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a JSONL file, the latest of each point; a torn last line is left out."""
+    """Read a sweep's rows from a JSONL file, the latest of each point; a torn last line is left out."""
     return latest(parse_rows(path, read_bytes(path, "give a file of rows")))
 
 
@@ -260,7 +260,7 @@ def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | Non
 
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
-    """Read rows from lines, or name the line that is none; a last one without its end must be the torn start of one."""
+    """Read a sweep's rows from lines, or name the invalid line; a last one without its end must be a torn start."""
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
     *lines, torn = data.split(b"\n")
     if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
@@ -276,7 +276,7 @@ def parse_rows(path: Path, data: bytes) -> list[Row]:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write all rows at once, in the form that the ending asks for: lines, CSV or Parquet."""
+    """Write all rows of a sweep at once, in the form that the ending asks for: lines, CSV or Parquet."""
     if path.suffix in TABLES:
         write_table(path, [row.flat() for row in rows])
     else:
@@ -284,7 +284,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows of one level as CSV or Parquet."""
+    """Write flat rows of a sweep as a CSV or Parquet table."""
     columns = columns_of(rows)
     if path.suffix == ".csv":
         write_atomically(path, csv_text([columns, *zip(*columns.values(), strict=True)]))
@@ -300,7 +300,7 @@ def _line_of(row: Row) -> str:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
+    """Return a sweep's rows as table columns: mixed numbers and texts become texts, mixed numbers floats."""
     columns: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
@@ -319,7 +319,7 @@ ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
-    """Yield a row a point, named by its capital, with the bound of plans up to it; all have the search's seconds."""
+    """Yield a curve's points as a sweep's rows, named by capital, with the bound of plans up to it and `seconds`."""
     instance = frontier.instance.model_dump_json()
     for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
         point = {"frontier.capital_usd": found.capital_usd}

@@ -1,4 +1,4 @@
-"""A sweep from its points to its rows: which remain, and the workers that solve them here or on a cluster."""
+"""Run a sweep from its points to its rows: which remain, and the workers that solve them here or on a cluster."""
 
 import json
 import os
@@ -38,7 +38,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One point to solve: its instance in full, since a worker may be on another machine."""
+    """A point of a sweep to solve: its instance in full, since a worker may be on another machine."""
 
     index: int
     key: str
@@ -51,14 +51,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PointAnswer:
-    """The row of a point and, where it was wanted, its plan as JSON."""
+    """The row of a sweep's point and, where it was wanted, its plan as JSON."""
 
     row: Row
     plan: str | None = None
 
 
 def point_text(point: Mapping[str, Any]) -> str:
-    """Write a point for a message."""
+    """Write a sweep's point for a message."""
     texts = {key: f"{value:g}" if isinstance(value, float) else shown(value) for key, value in point.items()}
     return ", ".join(f"{key}={value}" for key, value in texts.items())
 
@@ -67,7 +67,7 @@ _cache = JointCache()  # what this process keeps from point to point: it saves t
 
 
 def solve_point(task: Task) -> PointAnswer:
-    """Solve one point; whatever goes wrong is the reason of its row."""
+    """Solve one point of a sweep; whatever goes wrong is the reason of its row."""
     started = time.perf_counter()
     try:
         with _one_at_a_time:
@@ -79,7 +79,7 @@ def solve_point(task: Task) -> PointAnswer:
 
 
 def begin_worker() -> None:
-    """Prepare a worker process: one thread, Ctrl-C left to the parent, and ended as soon as the parent is."""
+    """Prepare a sweep's worker process: one thread, Ctrl-C left to the parent, ended as soon as the parent is."""
 
     def leave_with_parent() -> None:
         if (parent := parent_process()) is not None:
@@ -106,12 +106,12 @@ Call = Callable[[Task], PointAnswer]
 
 
 def cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that a sweep's processes may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Lane:
-    """One worker process and its points: a death has one culprit, and neighbours follow each other."""
+    """A sweep's worker process and its points: a crash has one culprit, and neighbours follow each other."""
 
     def __init__(self, points: Sequence[Task]) -> None:
         self.waiting = deque(points)
@@ -120,7 +120,7 @@ class Lane:
         self._point: Future[PointAnswer] | None = None
 
     def submit(self, call: Call, task: Task) -> Future[PointAnswer]:
-        """Submit one point to the process; start a process where there is none."""
+        """Submit a sweep's point to the worker process; start a process where there is none."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=begin_worker)
             self._pid = self._pool.submit(os.getpid)
@@ -129,12 +129,12 @@ class Lane:
 
     @property
     def started(self) -> bool:
-        """Whether the process came so far as to report its number."""
+        """Whether the sweep's worker process got as far as to report its number."""
         pid = self._pid
         return pid is not None and pid.done() and not pid.cancelled() and pid.exception() is None
 
     def end(self) -> None:
-        """End the process, in the middle of a point if need be."""
+        """End the sweep's worker process, in the middle of a point if need be."""
         if self._pool is None:
             return
         if self._point is not None and not self._point.done():
@@ -150,7 +150,7 @@ class Lane:
 
 
 def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
-    """Solve points on this machine's processes, a stretch of neighbours each and then the end of the longest left."""
+    """Solve a sweep's points in local processes, a run of neighbours each, then the end of the longest run left."""
     count = max(1, min(workers or cores(), len(tasks)))
     lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
     running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
@@ -190,7 +190,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
 
 
 def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
-    """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
+    """Solve a sweep's points on the caller's executor, which is left open; yield answers as they come."""
     waiting, retried = iter(tasks), deque[Task]()
     running: dict[Future[PointAnswer], Task] = {}
     deaths = Counter[str]()
@@ -236,7 +236,7 @@ def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
 
 @contextmanager
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to a scheduler and yield its executor, which retries elsewhere. InputError: no extra, or no answer."""
+    """Connect a sweep to a Dask scheduler; yield its executor, which retries elsewhere. InputError: none answers."""
     with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
@@ -261,7 +261,7 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """How every point is solved, which points are, and where their plans go."""
+    """Options of a sweep: how every point is solved, which points are, and where their plans go."""
 
     shard: tuple[int, int] | None = None
     time_limit: float | None = None
@@ -275,7 +275,7 @@ class SweepOptions:
 def tasks_for(
     instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], options: SweepOptions
 ) -> Iterator[Task]:
-    """Check every path and the first points, and return the shard's tasks. InputError: one of these cannot be used."""
+    """Check a sweep's paths and first points, and return the shard's tasks. InputError: one of these cannot be used."""
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)
     names = {path: canonical(path) for path in {path for point in points for path in point}}
@@ -298,7 +298,7 @@ def tasks_for(
 def _tasks(
     base: Instance, points: Iterable[tuple[int, Point]], options: SweepOptions, constants: MeasuredConstants | None
 ) -> Iterator[tuple[Task, Instance | None]]:
-    """Make a task of every different point, with its instance; constants are put in where a point names their part."""
+    """Make a task of every different point of a sweep; constants are put in where a point names their part."""
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
@@ -336,11 +336,11 @@ def rows_of(
     executor: Executor | None = None,
     workers: int | None = None,
 ) -> Iterator[Row]:
-    """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
+    """Solve a sweep's tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = (task for task in tasks if task.key not in finished)
 
     def numbers(task: Task) -> list[float]:
-        """Return the numbers of a point: bounds proven on the layouts of more racks are valid for fewer."""
+        """Return a sweep point's numbers, to order points: bounds proven on layouts of more racks hold for fewer."""
         return [x for x in task.point.values() if isinstance(x, (int, float))]
 
     turns = iter(lambda: sorted(islice(left, READ_FIRST), key=numbers, reverse=True), [])

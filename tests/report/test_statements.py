@@ -21,7 +21,7 @@ from planner.plan.plan import Plan, digest
 from planner.plan.plan_sections import STEP_PARTS
 from planner.report.statements import verdict
 from planner.report.statements.sites_and_fabric import groups
-from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent
+from planner.report.statements.statement import SECTIONS, Statement, days, rate, shares_of, short_percent
 from planner.report.statements.training import CALENDAR, OTHER, STEPS, day_bars, days_by_part, shown_days
 from planner.report.summary import HANG, INDENT, fitted, statements, summary
 from planner.report.tables import Side, figures_of, rows_of
@@ -334,9 +334,10 @@ def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
 
 
 def test_figures_have_as_many_digits_as_a_reader_uses() -> None:
-    """Whole days from a thousand on, whole percent from ten on."""
+    """Whole days from a thousand on, whole percent from ten on, rates below a tenth of a Tbps in Gbps."""
     assert [days(x) for x in (9023.6, 160.57, 9.97, 6.2431, 0.04157)] == ["9,024", "160.6", "10.0", "6.24", "0.0416"]
     assert [short_percent(x) for x in (0.129, 0.0996, 0.0512, 0)] == ["13 %", "10 %", "5.1 %", "0.0 %"]
+    assert [rate(x) for x in (14_260.0, 100.0, 99.5, 0.8)] == ["14.3 Tbps", "0.1 Tbps", "99.5 Gbps", "0.8 Gbps"]
 
 
 @each(

@@ -1,4 +1,4 @@
-"""Tables of fabric templates: joined, limited in price, and without those that others beat."""
+"""Tables of fabric designs (templates): joined, limited in price, and cut to those that no other design beats."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,25 +22,25 @@ AT = {name: i for i, name in enumerate(KEY)}
 
 
 class ArrayTable:
-    """Arrays of equal length, one entry of each for every row; its subclasses are dataclasses with slots."""
+    """A table as arrays of equal length, one entry a row, as of fabric designs; subclasses are slotted dataclasses."""
 
     __slots__: tuple[str, ...] = ()
 
     def part(self, which: Flags | Ints | slice) -> Self:
-        """Return some of the rows."""
+        """Return a table of the rows of this design table that an index, mask or slice selects."""
         return type(self)(*[getattr(self, name)[which] for name in self.__slots__])
 
     __getitem__ = part
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Join tables, at least one."""
+        """Join design tables of one type into one, row after row; at least one table is given."""
         return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in cls.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class DesignTable(ArrayTable):
-    """The templates of a number of blocks that no other beats in slowdowns, price and power, the cheapest first."""
+    """The fabric designs (templates) of a number of blocks that no other beats in slowdowns, price and power."""
 
     send: Floats
     allreduce: Floats
@@ -52,20 +52,20 @@ class DesignTable(ArrayTable):
         return len(self.usd)
 
     def within(self, limits: Limits, max_mw: float = math.inf) -> Self:
-        """Return the entries within limits on price and slowdowns, and a limit on power."""
+        """Return the designs of a table within limits on price in USD and slowdowns, and a limit on power in MW."""
         max_usd, (send, allreduce) = limits
         fits = (self.usd <= max_usd) & (self.send <= send) & (self.allreduce <= allreduce) & (self.mw <= max_mw)
         return self if fits.all() else self.part(fits)
 
 
 def no_options() -> DesignTable:
-    """Return a table of no templates."""
+    """Return a design table without rows."""
     none = np.empty(0)
     return DesignTable(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return the rows that no other matches or beats in all columns, of equal ones the first, by rising columns."""
+    """Return a design table's Pareto front: rows that no other matches or beats in all columns, in rising order."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):
@@ -78,7 +78,7 @@ def pareto_front(points: Floats) -> Ints:
 
 
 def _no_worse(these: Floats, those: Floats) -> Flags:
-    """Return which of these rows are no worse in any column than each of those: a matrix."""
+    """Return a matrix of which rows of one table are no worse in any column than each row of another."""
     found = np.ones((len(these), len(those)), dtype=bool)
     for column in range(these.shape[1]):
         found &= these[:, column, None] <= those[:, column]
@@ -86,7 +86,7 @@ def _no_worse(these: Floats, those: Floats) -> Flags:
 
 
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
-    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
+    """Join design tables and drop designs that another beats or equals in slowdowns, price and, if it counts, power."""
     # The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
     # are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
     # stays.
@@ -99,7 +99,7 @@ def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
 
 
 class DominanceTest:
-    """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts."""
+    """A dominance test of a design table: whether a design is no slower for no more money, and power if it counts."""
 
     def __init__(self, x: DesignTable, *, power_counts: bool) -> None:
         # Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these, and
@@ -120,14 +120,14 @@ class DominanceTest:
             self.best.append((usd[grid], mw[grid]))
 
     def keeping(self, send: Any, allreduce: Any) -> Iterator[tuple[Floats, Floats]]:
-        """Yield the least price of a template with at most such slowdowns and its power; of power the least too."""
+        """Yield the least price of designs with at most such slowdowns, and its power; then of those of least power."""
         i = np.searchsorted(self.sends, send, side="right") - 1
         j = np.searchsorted(self.allreduces, allreduce, side="right") - 1
         for usd, mw in self.best:
             yield usd[i, j], mw[i, j]
 
     def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
-        """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
+        """Return which slowdowns some design of the table keeps for at most such a price, and power where it counts."""
         found: Any = False
         for own_usd, own_mw in self.keeping(send, allreduce):
             found = found | ((own_usd <= usd) & (own_mw <= mw) if self.power_counts else own_usd <= usd)
@@ -135,7 +135,7 @@ class DominanceTest:
 
 
 def least_at(x: DesignTable, sends: Floats, allreduce: float) -> Floats:
-    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
+    """Return a design table's least price in USD at each slowdown of sends, with allreduces no slower than a limit."""
     fits = np.flatnonzero(x.allreduce <= allreduce)
     if not len(fits):
         return np.full(len(sends), np.inf)

@@ -1,4 +1,4 @@
-"""Dragonflies and dragonflies+: groups of leaves joined two by two, their links assured as `physics.dragonfly` counts.
+"""Candidate dragonflies and dragonflies+: groups of leaves joined two by two, links as `physics.dragonfly` counts them.
 
 A group is a pod of rails and leaf domains. Of routers, b links join two of a group and m two groups; under spines a
 leaf has u uplinks in bundles of b. More links between groups cost more and slow traffic less, so all numbers that the
@@ -26,7 +26,7 @@ SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up
 
 
 class Groups(NamedTuple):
-    """Groups of `rails` rails of `width` leaf domains: how many, and the numbers of leaves, or routers, of one."""
+    """Groups of a dragonfly, of `rails` rails of `width` leaf domains: how many, and the leaves, or routers, of one."""
 
     domain: int
     rails: int
@@ -37,7 +37,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ways(ArrayTable):
-    """Ways to join leaves and groups: uplinks of a leaf (0: routers), bundle, and links between two groups."""
+    """Ways to wire a dragonfly: uplinks of a leaf (0: routers), bundle, and links between two groups."""
 
     up: Ints
     bundle: Ints
@@ -45,7 +45,7 @@ class Ways(ArrayTable):
 
 
 def sizes_of_groups(s: SiteMode) -> Ints:
-    """Return the sizes of leaf domains of dragonflies: none where they are not asked for, or pins name other tiers."""
+    """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
     tiers, shut = 1 + s.mode.has_spines, {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"}
     if not s.mode.has_spines:
         shut |= {"spine_down_ports", "spine_up_ports", "spine_switch"}
@@ -54,7 +54,7 @@ def sizes_of_groups(s: SiteMode) -> Ints:
 
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the dragonflies of leaf domains that may beat the templates so far, those of the least price first."""
+    """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
     shapes, (usd, mw) = _least_prices(s, _shapes(s, domains))
     order, few = np.argsort(usd, kind="stable"), 1
     while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
@@ -64,7 +64,7 @@ def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[Desig
 
 
 def _shapes(s: SiteMode, domains: Ints) -> Ints:
-    """List groups of leaf domains: all under valiant, on shortest paths the fewest of each count of groups."""
+    """List the groups of dragonflies by leaf domains: all under valiant, on shortest paths the fewest of each count."""
     # Columns: racks of the domain, rails and domains of a group.
     every, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
     rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=every)
@@ -77,13 +77,13 @@ def _shapes(s: SiteMode, domains: Ints) -> Ints:
 
 
 def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
-    """Return the links between two groups of some leaves that the core share asks for; none of a group alone."""
+    """Return the links between two groups of a dragonfly that the core share asks for; none of a group alone."""
     share = s.core_share(domain * s.mode.rail_gpus * leaves)
     return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
 
 
 def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
-    """Return the groups that ports allow, priced with the fewest links and spines that the rules ask."""
+    """Return the groups of dragonflies that ports allow, priced with the fewest links and spines that the rules ask."""
     domain, rails, width = shapes.T
     groups, leaves = s.pods(domain, rails, width), rails * width
     links, inner = _floor_links(s, domain, leaves, groups), s.leaf_share(domain) if s.mode.has_spines else 1
@@ -103,7 +103,7 @@ def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
 
 
 def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
-    """Price dragonflies, whose links to a WAN gateway cost `wan`."""
+    """Price dragonflies, links to a WAN gateway included, which cost `wan`: USD and MW."""
     # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
     m, domains, (inner, spines, links) = s.mode, s.domains(domain), counts
     if m.has_spines:
@@ -118,7 +118,7 @@ def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: 
 
 
 def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
-    """Return every bundle with the fewest links between groups, and the most that routers have ports for."""
+    """Return a dragonfly's router bundles with the fewest links between groups, and the most that ports allow."""
     left, others, a = int(s.uplinks(x.domain)), x.number - 1, np.array(x.sizes)[:, None]
     wan = -(-s.wan_ports // x.number)
     most = min(left // max(1, size - 1) for size in x.sizes) if max(x.sizes) > 1 else 1
@@ -140,7 +140,7 @@ def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
 
 
 def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
-    """Return all uplinks and bundles with the fewest links between groups, and the most that spines have ports for."""
+    """Return a dragonfly+'s leaf uplinks and bundles with the fewest links between groups, and the most of these."""
     _, count, bundle = divisors(s.ports)
     up, others = np.repeat(np.arange(s.ports), count), x.number - 1
     down, spines = bundle * x.rails * x.width, up // bundle
@@ -173,7 +173,7 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
 
 
 def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
-    """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
+    """Yield the ways to wire a dragonfly's groups that may beat the templates so far, some at a time, with prices."""
     fewest, last = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
     if links := s.pins.get("group_links"):
         fewest, last = replace(fewest, links=np.maximum(fewest.links, links)), np.minimum(last, links)
@@ -193,7 +193,7 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
 
 
 def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
-    """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
+    """Return a dragonfly's slowdowns over the transport's own, and whether its links carry all exchanges."""
     m, valiant, at_leaf, at_pod = s.mode, s.network.group_routing == "valiant", 0.0, 0.0
     spines = w.up // w.bundle if m.has_spines else None
     leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)

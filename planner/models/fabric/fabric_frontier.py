@@ -1,4 +1,4 @@
-"""The fabrics of which none is better in every axis, for traffic at its worst placement.
+"""The frontier of fabrics: those of which none is better in every axis, for traffic at its worst placement.
 
 The tables of templates are undominated in price, power and the slowdown of sends. Leaf sizes and unavoidable splits
 follow from the racks of a leaf domain, so there is a table for each kind of leaf domains that are equal in the axes
@@ -36,7 +36,7 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstTraffic(SiteTraffic):
-    """The traffic of a request at its worst placement; racks count as blocks."""
+    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
 
     group_racks: int  # of a stage, which all-reduce
     groups: int  # stages
@@ -45,11 +45,11 @@ class WorstTraffic(SiteTraffic):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Key of the loads, without the racks."""
+        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
-        """Count the loads that leave runs of racks, of `blocks` racks in all, whatever their order."""
+        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
         # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
         found, inside = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks)
@@ -61,12 +61,12 @@ class WorstTraffic(SiteTraffic):
         return found
 
     def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
-        """Return the loads that leave runs of `sizes` racks, which the first has too: by size and stripes."""
+        """Return the loads of worst traffic out of runs of `sizes` racks, the first run as any: by size and stripes."""
         return self.leaving(blocks, stripes, sizes, shares=True).swapaxes(0, 1)
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return a request's traffic in racks of `gpus` GPUs, and its largest send slowdown: infinite without sends."""
+    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
     own, r = transport_slowdown_of(network), request
 
     def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
@@ -92,7 +92,7 @@ def alternatives(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Alternative]:
-    """Return designs of which none is matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
+    """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
 
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
     those not reached are missing, which is reported.
@@ -139,13 +139,13 @@ def alternatives(
 
 
 def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -> int:
-    """Count the groups that no placement keeps in one leaf domain: those beyond the room of all domains."""
+    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
     full, last = divmod(racks, domain)
     return max(0, groups - full * (domain // group_racks) - last // group_racks)
 
 
 def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str]) -> dict[Kind, list[int]]:
-    """Group the possible sizes of a leaf domain by (racks outside it, unavoidable splits), as far as they are axes."""
+    """Group a frontier's leaf domain sizes by (racks outside, unavoidable splits), as far as these are axes."""
     most = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
     kinds: dict[Kind, list[int]] = {}
     for size in sorted({*range(1, most + 1), racks}):
@@ -161,12 +161,12 @@ def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
 
 
 def _rounded(figures: Floats) -> Floats:
-    """Round to figures that are equal where sums of prices differ by the order of adding up alone."""
+    """Round a frontier's figures, so that prices are equal that differ only by the order in which they were summed."""
     return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
 
 
 def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
-    """Return the designs that are the best below some step of the ladder of slowdowns."""
+    """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
     # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
     # all trade-offs are kept.
     scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))

@@ -1,8 +1,8 @@
-"""The fabric templates of one site.
+"""The fabric templates of one site: what each costs and draws, and how it slows a column's traffic.
 
-What each costs and draws, and how it slows a column's traffic. A template is a switch in a family, d racks to a leaf
-domain, the ports, bundles and shapes of every tier above, and the stripes of the order of racks. What it costs is
-`bill` of its design; the tables add up the same switches and links for all of them at once.
+A template is a switch in a family, d racks to a leaf domain, the ports, bundles and shapes of every tier above, and the
+stripes of the order of racks. What it costs is `bill` of its design; the tables add up the same switches and links for
+all of them at once.
 """
 
 import math
@@ -53,7 +53,7 @@ TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a mode
 
 
 class Builder(NamedTuple):
-    """An enumerator of one kind of fabric: the templates of leaf domains that may beat those found so far."""
+    """An enumerator of the templates of one kind of fabric (trees, dragonflies, four tiers), by leaf domain size."""
 
     build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
     sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
@@ -69,7 +69,7 @@ ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A fabric of a site with an order of its racks: price, power, and slowdowns of sends and allreduces."""
+    """A template: a site's fabric with an order of racks, its price, power, and slowdowns of sends and allreduces."""
 
     switch: str
     family: FabricFamily
@@ -84,7 +84,7 @@ class Template:
 
 @dataclass(kw_only=True)
 class Templates:
-    """The templates of an instance, worked out once for each column's traffic, number of blocks, and site's pins."""
+    """The fabric templates of an instance, built once for each column's traffic, number of blocks, and site's pins."""
 
     instance: Instance
     transport_slowdown: float
@@ -104,14 +104,14 @@ class Templates:
 
     @cached_property
     def network(self) -> Network:
-        """Parts from which fabrics may be built. InputError: the instance has none."""
+        """Return the network whose switches fabric templates are built of. InputError: the instance has none."""
         network = self.instance.network
         if network is None:
             raise InputError("network: is missing; a fabric cannot be chosen without it")
         return network
 
     def pins(self, site: str | None) -> Pins:
-        """Return the pinned choices of the fabric at a site: its own over those of all sites."""
+        """Return the pins of the fabric templates of a site: its own over those of all sites."""
         every = {path.removeprefix("fabric."): own for path, own in self.instance.pins.items() if path[:7] == "fabric."}
         found = {name: value for name, value in every.items() if "." not in name}
         if site is not None:
@@ -129,7 +129,7 @@ class Templates:
         return found
 
     def refuse_switches(self, gpus: int, site: str | None) -> None:
-        """Refuse a network none of whose switches carries the NIC of a GPU, or is left by the pins."""
+        """Refuse a network that no fabric template can use: no switch carries a GPU's NIC, or the pins leave none."""
         nic = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
         n, modes = self.network, self.modes(gpus)
         if not modes:
@@ -148,11 +148,11 @@ class Templates:
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
     def modes(self, rails: int) -> list[Mode]:
-        """List the modes, switches in their families, for racks of `rails` GPUs at work."""
+        """List the modes of fabric templates, switches in their families, for racks of `rails` GPUs at work."""
         return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
-        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's."""
+        """Return the models that a template's spines and cores may be of, by place from 1; 0: the leaf's model."""
         # They have its ports and the pins allow them; models with no more ports for no less money and power are left
         # out.
         every = enumerate(resolved_switches(self.network.switches), 1)
@@ -181,7 +181,7 @@ class Templates:
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
         shallow: bool = False,
     ) -> DesignTable:
-        """Return the templates of a site that holds `blocks` blocks of a column.
+        """Return the fabric templates of a site that holds `blocks` blocks of a column, as a design table.
 
         Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
         `max_slowdowns`, those that draw more than the power limit, and with `shallow`, where fewer tiers suffice, those
@@ -206,7 +206,7 @@ class Templates:
     def _built(
         self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
-        """Build trees with all domains in a pod first, then what may beat them; `listed`: some of the templates."""
+        """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
         racks, sites = traffic.racks(blocks), list[SiteMode]()
         known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
         if order not in self.loads_of:
@@ -243,7 +243,7 @@ class Templates:
         return found
 
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
-        """Add the templates of a kind, each only where it beats those found so far."""
+        """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
         every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
         for first in (True, False) if kind.first > 1 else (True,):
@@ -270,7 +270,7 @@ class Templates:
         return found
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
-        """Join templates, and let those that sites are yet to list meet them."""
+        """Join tables of fabric templates, and make the result the front that templates built later must beat."""
         self.latest = found = undominated(parts, power_counts=self.power_counts)
         front = DominanceTest(found, power_counts=self.power_counts)
         for s in sites:
@@ -278,7 +278,7 @@ class Templates:
         return found
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
-        """Return one of the options in full: price and power by the bill, slowdowns by the functions of the checker."""
+        """Return row `i` of a table as a full template: price and power by the bill, slowdowns as the checker's."""
         k = {name: int(x.key[i, at]) for name, at in AT.items()}
         m, n = self.modes(traffic.rails)[k["mode"]], self.network
         # The model of each tier above the leaves; super-spines are of the cores' model.

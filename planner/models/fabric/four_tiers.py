@@ -1,4 +1,4 @@
-"""Trees of four tiers: pods in zones that super-spines join.
+"""Fabric trees of four tiers: pods in zones that super-spines join.
 
 Of a spine's u2 uplinks every zone has s·u2 core positions. Each of its cores takes p of them, the same number, and has
 u3 uplinks; super-spines take the positions above the cores in turn. Cores and super-spines are of one model.
@@ -29,7 +29,7 @@ ROWS_AT_A_TIME = 256  # looked at together, those of the least price first
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows(ArrayTable):
-    """Shapes of pods and zones with uplinks and bundles of leaves, one entry each, and the least that each costs."""
+    """Shapes of pods and zones of trees of four tiers, with leaf uplinks and bundles, and the least that each costs."""
 
     trees: Trees  # with the fewest uplinks of a spine, and no cores yet
     high: Ints  # most uplinks of a spine
@@ -40,7 +40,7 @@ class ZoneRows(ArrayTable):
 
 
 def sizes_of_zones(s: SiteMode) -> Ints:
-    """Return the sizes of leaf domains of trees of four tiers: none where the network or pins do not allow these."""
+    """Return the leaf domain sizes of trees of four tiers: none where the network or pins do not allow four tiers."""
     return s.domain_sizes[: None if not s.mode.grouped and s.network.max_tiers >= 4 == s.pins.get("tiers", 4) else 0]
 
 
@@ -98,7 +98,7 @@ def _at_targets(
 
 
 def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -> list[DesignTable]:
-    """Return the cheapest template of rows that keeps a target under some stripes; none where none does."""
+    """Return the cheapest tree of four tiers that keeps target slowdowns under some stripes; none where none does."""
     x, (leaf, pod, zone) = rows.trees, _loads(s, rows.trees, n)
     send, allreduce, kept = s.leaf_crossing(x.domain, x.up, leaf)
     kept &= (send <= target[0] * (1 + TOLERANCE)) & (allreduce <= target[1] * (1 + TOLERANCE))
@@ -107,7 +107,7 @@ def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -
 
 
 def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags, n: int) -> list[DesignTable]:
-    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit."""
+    """Return the cheapest tree of four tiers of the rows `kept`, or none where all cost more than the site's limit."""
     # A spine has at least `low` uplinks, and a zone at least `need` links out.
     order = np.flatnonzero(kept & (low <= rows.high))
     order = order[np.argsort(rows.usd[order], kind="stable")]
@@ -127,7 +127,7 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
 
 
 def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
-    """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
+    """Return shapes of pods and zones that ports allow and the front does not rule out, with the least cost of each."""
     widths = pod_sizes(s, s.domains(domain), "leaf_domains_per_pod", all_sizes=not s.traffic.nothing)
     both = pod_sizes(s, s.mode.rails, "rails_per_pod"), widths
     rails, width = (x.ravel() for x in np.meshgrid(*both, indexing="ij"))
@@ -161,7 +161,7 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
 
 @lru_cache(maxsize=4096)
 def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
-    """List pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
+    """List pods of a zone of four tiers, across and along: the fewest for each count; divisors of pinned ports."""
     sizes = [
         np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items)
         for items in (across, along)
@@ -173,7 +173,7 @@ def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: 
 
 
 def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
-    """Compute the links out of pods or zones of `rails` rails that their traffic needs to keep target slowdowns."""
+    """Compute the links out of pods or zones (of `rails` rails) of four-tier trees that keep target slowdowns."""
     m = s.mode
     sent = np.maximum(load[..., FLOWS] / target[0], load[..., ALLREDUCES] / target[1])
     sent = np.maximum(sent, load[..., EXCHANGES])
@@ -182,7 +182,7 @@ def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -
 
 
 def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:
-    """Return rows with uplinks of their spines, and the least price of each that may pay: no traffic leaves a zone."""
+    """Return rows of four tiers with spine uplinks, and the least price of each if no traffic leaves a zone."""
     found = []
     step, v = max(1, AT_A_TIME // s.spine_ports), np.arange(1, s.spine_ports + 1)
     for first in range(0, len(rows.usd), step):
@@ -199,7 +199,7 @@ def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:
 
 
 def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Ints, Trees, Floats]:
-    """Complete rows with the cheapest cores and super-spines: return those that can be, their trees, and prices."""
+    """Complete trees of four tiers by the cheapest cores and super-spines: return the rows, their trees, and prices."""
     # `v` are the uplinks of a spine, `need` the links out of a zone. More uplinks of a core than needed cost more, and
     # take no fewer super-spines.
     links = np.maximum(np.ceil(need).astype(np.int64), r.floor)
@@ -212,7 +212,7 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Ints, T
 
 
 def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints, Trees]:
-    """Add cores and super-spines to each row in every way that ports allow, for `links` links out of a zone."""
+    """Add cores and super-spines to each tree in every way that ports allow, for `links` links out of a zone."""
     # Cores have the fewest uplinks, or `every` number of them. Returned are the row of each way and its tree.
     i, bundle, cores, taken = _cores(s, x)
     fewest = _fewest_up(s, x.part(i), cores, taken, links[i])
@@ -228,7 +228,7 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
 
 
 def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down."""
+    """Return each way to add cores to a row's zones: the row, bundle, cores of a zone, and ports down of a core."""
     # A core takes the same number of positions of each spine, one that divides those that there are.
     each = x.zone_rails // x.rails * (x.zone_width // x.width)
     fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
@@ -256,7 +256,7 @@ def _divisors(count: int, most: int) -> Ints:
 
 
 def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
-    """Return the fewest uplinks of a core, by links out of its zone, its ports down, losses and WAN gateway."""
+    """Return the fewest uplinks of a zone's core, by links out of the zone, ports down, losses and WAN gateway."""
     zones = s.pods(x.domain, x.zone_rails, x.zone_width)
     links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
     if s.wan_ports:
@@ -272,7 +272,7 @@ def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
 
 
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
-    """Return the trees under some stripes that beat the templates found."""
+    """Return the design table of the trees of four tiers under some stripes that beat the templates found so far."""
     send, allreduce, fits = s.tree_crossing(x, *_loads(s, x, n))
     prices = s.priced(x)
     kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, *(BELOW * prices)))

@@ -1,4 +1,4 @@
-"""One switch in one family, and what its boxes and links cost at a site: flat, by length, or bounds of that."""
+"""The prices of a fabric's links and boxes at a site, for one switch in one family: flat, by length, or as bounds."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ Prices = Floats  # rows: dollars, power over the years included, and MW; a colum
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A switch in one of the families: how a rack's GPUs meet at its ports, and over how many networks."""
+    """A switch in one fabric family, with one price of links: how a rack's GPUs meet its ports, in which networks."""
 
     switch: Switch
     family: FabricFamily
@@ -53,22 +53,22 @@ class Mode:
 
     @property
     def link_nics(self) -> float:
-        """NICs, or lanes of them, whose full rate a link between switches carries."""
+        """Return how many NICs, or lanes of them, at full rate a link between switches of this mode carries."""
         return self.switch.port_gbps / self.nic_gbps
 
     @property
     def networks(self) -> int:
-        """Networks side by side."""
+        """Count the networks side by side of this mode, over which link prices are summed."""
         return self.apart * self.lanes
 
     @property
     def planes(self) -> int:
-        """Planes of chips over all lanes of a NIC."""
+        """Count the planes of switch chips of this mode over all lanes of a NIC."""
         return self.switch.planes * self.lanes
 
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     several = [n for n in range(2, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
     for s in resolved_switches(network.switches):
@@ -85,7 +85,7 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
 
 
 def times(count: Any, price: Prices) -> Prices:
-    """Multiply prices by counts; no links are free, even where no medium reaches and the price is infinite."""
+    """Multiply link prices by counts; no links cost nothing, even where no medium reaches and the price is infinite."""
     with np.errstate(invalid="ignore"):
         return np.where(np.equal(count, 0), 0.0, count * price)
 
@@ -106,32 +106,32 @@ class LinkPrices:
 
     @cached_property
     def bound(self) -> "LinkPrices":
-        """Bounds of the prices that take no time to measure: these, where links have no length."""
+        """Return lower bounds of the link prices that are quick to compute: these, where links have no length."""
         return replace(self, bounds=True)
 
     @cached_property
     def places(self) -> Places | None:
-        """The floor, where links are priced by length."""
+        """Return the places of racks on the floor, where links are priced by length; else None."""
         floor = self.network.floor
         return Places(floor, self.racks) if floor is not None and by_reach(self.network) else None
 
     @cached_property
     def media(self) -> MediaTable:
-        """The kinds of cable."""
+        """Return the table of cable media by which links are priced."""
         return media_table(self.network)
 
     def box(self, switch: Switch) -> Prices:
-        """Price a switch of any model."""
+        """Price a switch box of any model: USD, power over the years included, and MW."""
         return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
 
     @property
     def measured(self) -> Places | None:
-        """The floor on which links between switches are measured."""
+        """Return the floor on which links between switches are measured; None where prices are flat or bounds."""
         return None if self.bounds else self.places
 
     @cached_property
     def flat_link(self) -> Prices:
-        """A link between two switches, by no length; of bounds by length the shortest."""
+        """Price one link between two switches without a length: USD and MW; of bounds by length the shortest link."""
         n, s = self.network, self.mode.switch
         if self.places is not None:
             return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
@@ -165,7 +165,7 @@ class LinkPrices:
         return times(m.networks * across * m.switch.link_factor, each)
 
     def far_links(self, domain: Any, hops: int) -> Prices:
-        """Bound what a way up from each full leaf to amid the site costs above as many of the shortest links."""
+        """Bound what a way up from each full leaf to the site's middle costs above as many of the shortest links."""
         # Prices rise with lengths, and one of the links has its share of the way at least.
         if (places := self.places) is None:
             return np.zeros((2, 1))
@@ -177,7 +177,7 @@ class LinkPrices:
         return np.stack([usd, np.zeros_like(usd)])
 
     def adjacent_links(self, links: Any) -> Prices:
-        """Price `links` links in each network between switches that are placed together."""
+        """Price `links` links in each network between switches that are placed next to each other."""
         m, places = self.mode, self.measured
         if places is None:
             return np.asarray(links * m.networks * self.flat_link)
@@ -185,7 +185,7 @@ class LinkPrices:
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: Any, rails: Any) -> Prices:
-        """Price one link between each two groups, each of `pod` racks and `rails` rails."""
+        """Price one link between every two groups of a dragonfly, each of `pod` racks and `rails` rails."""
         m, places = self.mode, self.measured
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
@@ -205,7 +205,7 @@ class LinkPrices:
         return times(m.networks * m.switch.link_factor, total)
 
     def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
-        """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
+        """Sum the prices of links of the lengths that each combination of sizes has; each is computed once."""
         columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
         keys = np.array([1, 1 << 31])[: len(columns)] @ columns
         each, first, at = np.unique(keys, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-"""One switch in one family at one site, with the models above its leaves: what every builder of designs reads.
+"""A site mode: one switch in one fabric family at one site, with the models above its leaves, as all builders read it.
 
 The designs of trees are one record, `Trees`, with one bill and one count of slowdowns for two, three and four tiers.
 """
@@ -36,7 +36,7 @@ NOTHING_FOUND = DominanceTest(no_options(), power_counts=False)
 
 @dataclass(frozen=True, slots=True)
 class Trees(ArrayTable):
-    """Trees of two to four tiers, one entry each; zero where a tree has no such tier.
+    """Trees of two to four tiers at a site mode, one entry each; zero where a tree has no such tier.
 
     Pods have `rails` rails of `width` leaf domains of `domain` racks, zones `zone_rails` of `zone_width`; a leaf has
     `up` uplinks in bundles of `bundle`, a spine `spine_up` in bundles of `spine_bundle`, and a core `core_up`. `cores`
@@ -59,20 +59,20 @@ class Trees(ArrayTable):
 
     @classmethod
     def of(cls, **columns: Any) -> "Trees":
-        """Return trees of columns, numbers or arrays of one length; those not given are zero."""
+        """Return trees of a site mode from columns, numbers or arrays of one length; columns not given are zero."""
         given = dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
         none = np.zeros_like(next(iter(given.values())))
         return cls(*(given.get(name, none) for name in cls.__slots__))
 
     @property
     def spines(self) -> Ints:
-        """Spines of a pod."""
+        """Count the spines of a pod of each of the trees at a site mode."""
         return self.up // self.bundle
 
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves."""
+    """One mode at one site, with one pair of models above the leaves: the inputs from which its templates are built."""
 
     network: Network
     mode: Mode
@@ -116,32 +116,32 @@ class SiteMode:
         self.stripes: Ints = np.array([*allowed], dtype=np.int64)
 
     def domains(self, domain: Any) -> Any:
-        """Count the leaf domains of `domain` racks at the site."""
+        """Count the leaf domains of `domain` racks at the site of this mode."""
         return -(-self.racks // domain)
 
     def pods(self, domain: Any, rails: Any, width: Any) -> Any:
-        """Count the pods of a network, of `rails` rails and `width` leaf domains of `domain` racks."""
+        """Count the pods of a network at a site mode, of `rails` rails and `width` leaf domains of `domain` racks."""
         return -(-self.mode.rails // rails) * -(-self.domains(domain) // width)
 
     def uplinks(self, domain: Any) -> Any:
-        """Count the ports of a leaf that remain for uplinks after the GPUs of `domain` racks and the spare ports."""
+        """Count the ports of a site mode's leaf left for uplinks after the GPUs of `domain` racks and spare ports."""
         s = self.mode.switch
         return uplinks_left(s.ports, self.mode.split, self.mode.rail_gpus, self.network.spares)[domain]
 
     def leaf_share(self, domain: Any) -> Any:
-        """Count the uplinks that a leaf of `domain` racks needs for the core share and the losses to be survived."""
+        """Count the uplinks that a site mode's leaf of `domain` racks needs for the core share and survived losses."""
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
         share = np.ceil(gpus * least / self.mode.link_nics * (1 - TOLERANCE)).astype(np.int64)
         return np.maximum(share, 1 if n.survives is None else n.asked_leaf_uplinks)
 
     def core_share(self, ends: Any) -> Any:
-        """Count the links that the core share asks for out of a block of `ends` GPUs' ports."""
+        """Count the links that the core share asks of a site mode out of a block with ports of `ends` GPUs."""
         return np.ceil(ends * self.network.asked_core_share / self.mode.link_nics * (1 - TOLERANCE)).astype(np.int64)
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first: multiples of the traffic's units that leave a port for uplinks."""
+        """Return a site mode's leaf domain sizes, largest first: multiples of the traffic's units, uplinks left."""
         # None is larger than the site unless a pin says so.
         grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
@@ -158,7 +158,7 @@ class SiteMode:
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None
     ) -> tuple[Floats, Floats, Flags]:
-        """Return the slowdowns over the transport's own of what leaves runs of `racks` racks and `rails` rails.
+        """Return the slowdowns, over the transport's own, of traffic out of runs of `racks` racks and `rails` rails.
 
         And whether its links out carry the exchanges between sites and of experts at once without slowdown. `over`:
         the rate of GPUs below over that of links. `gone`: the links' worth that the exchange between sites takes.
@@ -177,11 +177,11 @@ class SiteMode:
         return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
     def leaf_crossing(self, domain: Any, up: Any, load: Floats) -> tuple[Floats, Floats, Flags]:
-        """Return the same of what leaves leaves with `up` uplinks, of domains of `domain` racks."""
+        """Return the slowdowns of traffic out of a site mode's leaves with `up` uplinks, domains of `domain` racks."""
         return self.crossing(load, domain, domain * self.mode.rail_gpus / (up * self.mode.link_nics), up)
 
     def tree_crossing(self, x: Trees, *loads: Floats) -> tuple[Floats, Floats, Flags]:
-        """Return the same of what leaves the leaves, pods and, of four tiers, zones of trees with such loads."""
+        """Return the slowdowns of traffic out of leaves, pods and zones of a site mode's trees, by `crossing`."""
         over = x.domain * self.mode.rail_gpus / (x.up * self.mode.link_nics)
         found = [self.crossing(loads[0], x.domain, over, x.up)]
         if len(loads) > 1:
@@ -196,11 +196,11 @@ class SiteMode:
         return np.maximum.reduce(send), np.maximum.reduce(allreduce), np.logical_and.reduce(fits)
 
     def priced(self, x: Trees) -> Prices:
-        """Price trees with their links to GPUs and their WAN gateways."""
+        """Price trees at a site mode with their links to GPUs and their WAN gateways: USD and MW."""
         return np.asarray(self.fixed(x.domain) + self.tree_bill(x))
 
     def tree_bill(self, x: Trees) -> Prices:
-        """Price all above the leaves of trees: their uplinks, and the switches and links of the tiers above."""
+        """Price all above the leaves of a site mode's trees: leaf uplinks, switches and links of the tiers above."""
         p, pod, zone, zoned = self.prices, x.domain * x.width, x.domain * x.zone_width, x.zone_rails.any()
         switches = self.pods(x.domain, x.rails, x.width) * x.spines * self.spine_box
         links: Any = 0.0
@@ -214,12 +214,12 @@ class SiteMode:
         return np.asarray(x.up * p.leaf_uplink(x.domain, x.width) + (self.mode.networks * switches + links))
 
     def fixed(self, domain: Any) -> Prices:
-        """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
+        """Price what a leaf domain's size alone decides at a site mode: links to GPUs, leaves, a tree's WAN gateway."""
         leaves = self.mode.networks * self.mode.rails * self.domains(domain)
         return np.asarray(self.prices.endpoints(domain) + leaves * self.leaf_box + self.tree_wan)
 
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
-        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
+        """Bound below the price and power of a site mode's trees of `tiers` tiers or more, leaves of `up` uplinks."""
         # A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods,
         # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Of a
         # dragonfly only leaves and links to GPUs count, and nothing where these depend on the groups.
@@ -244,7 +244,7 @@ class SiteMode:
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
-        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far."""
+        """Return leaf domains and leaf uplinks at which some tree of a site mode may beat the templates so far."""
         # The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows
         # are in the order of the domains, uplinks ascending.
         low, high = self.leaf_share(domains), self.uplinks(domains)
@@ -262,7 +262,7 @@ class SiteMode:
         return domain[kept], up[kept]
 
     def table(self, send: Floats, allreduce: Floats, prices: Prices, **columns: Any) -> DesignTable:
-        """Return templates of this mode within the limits, with the columns of their keys that are not zero."""
+        """Return a site mode's templates within the limits, as a design table; key columns not given are zero."""
         usd, mw = prices
         columns |= {"mode": self.index}
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
@@ -275,7 +275,7 @@ class SiteMode:
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
     def tree_table(self, x: Trees, send: Floats, allreduce: Floats, prices: Prices, stripes: Any) -> DesignTable:
-        """Return the templates of trees; boxes of the top tiers that positions share are told from own ones."""
+        """Return the design table of a site mode's trees, whose top-tier boxes are shared or one for each position."""
         # Bundles of single links may be joined to larger ones, unless a pin wants the bundle.
         columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
         columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
@@ -291,7 +291,7 @@ class SiteMode:
         return self.table(send, allreduce, prices, **columns)
 
     def caps(self, send: Any, allreduce: Any) -> Floats:
-        """Bound the price of a template with at least such slowdowns that may beat those found so far."""
+        """Bound the price of a site mode's templates with at least such slowdowns that may beat those found so far."""
         phi, found = self.transport_slowdown, np.full(np.shape(send), self.max_usd)
         if not self.power_counts:
             for usd, _ in self.front.keeping(phi * send, phi * allreduce):
@@ -299,19 +299,19 @@ class SiteMode:
         return found
 
     def within(self, send: Any, allreduce: Any) -> Flags:
-        """Return which slowdowns are within the limits."""
+        """Return which slowdowns over the transport's own are within a site mode's limits."""
         send, allreduce = self.transport_slowdown * send, self.transport_slowdown * allreduce
         return np.asarray((send <= self.max_slowdowns[0]) & (allreduce <= self.max_slowdowns[1]))
 
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
-        """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
+        """Return which templates with at least such slowdowns, price and power may beat those of a site mode so far."""
         phi = self.transport_slowdown
         found: Flags = (usd <= min(self.max_usd, LARGEST)) & self.within(send, allreduce)
         return found & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
 
 
 def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
-    """Return the bundles of switches below and the boxes that positions share: none where each can have its own."""
+    """Return bundles of switches below, and boxes that a site mode's top-tier positions share: 0 where all have own."""
     # `split`: bundles of single links may be joined to larger ones.
     each = np.maximum(boxes // np.maximum(below, 1), 1)
     joined = (up == bundle * each) | (np.equal(bundle, 1) & split)
@@ -321,13 +321,13 @@ def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: 
 
 @lru_cache(maxsize=256)
 def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
-    """Count the ports of a leaf left for uplinks, by racks of its domain, each with `width` GPUs at the leaf."""
+    """Count the ports of a site mode's leaf left for uplinks, by racks of its domain, with `width` GPUs of each."""
     down = width * np.arange(ports * split // width + 1)
     taken = down + np.array([spare_ports(used, spares) for used in down.tolist()])
     return np.asarray(ports - -(-taken // split), dtype=np.int64)
 
 
 def members(sizes: Ints) -> tuple[Ints, Ints]:
-    """Return the group of every member of groups of some sizes, and its place in the group."""
+    """Return for each member of groups of such sizes (rows of a site mode's trees) its group and its place there."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

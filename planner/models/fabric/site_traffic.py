@@ -1,4 +1,4 @@
-"""The demands of a column's traffic on the fabric of a site, counted on the order of racks in stripes."""
+"""The loads of a column's traffic on the fabric of a site, counted on the order of racks in stripes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTraffic:
-    """The properties of a column at a site that templates depend on."""
+    """The traffic of a column at a site: the properties that its fabric templates depend on."""
 
     stages: int  # rack stages
     unit_racks: int  # of a rack stage of one block, side by side; no leaf domain parts them
@@ -30,24 +30,24 @@ class SiteTraffic:
     nothing: bool = False  # whether nothing leaves any run of racks, so that a larger pod carries no less
 
     def work_racks(self, blocks: int) -> int:
-        """Count the racks at work in `blocks` blocks."""
+        """Count the racks at work of a site whose traffic is of `blocks` blocks."""
         return self.stages * self.unit_racks * blocks
 
     def spare_racks(self, blocks: int) -> int:
-        """Count the spare racks of a site with `blocks` blocks; they are last in the order of racks."""
+        """Count the spare racks of a site with traffic of `blocks` blocks; they are last in the order of racks."""
         return min_spares(self.work_racks(blocks), self.rack_availability, self.spare_target)
 
     def racks(self, blocks: int) -> int:
-        """Count the racks that are cabled at a site with `blocks` blocks: those at work, and spares."""
+        """Count the cabled racks of a site with traffic of `blocks` blocks: those at work, and spares."""
         return self.work_racks(blocks) + self.spare_racks(blocks)
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Key of the loads, without the blocks."""
+        """Return the cache key of the loads of a site's traffic: all that they depend on but the blocks."""
         return self.stages, self.unit_racks, self.wrap
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
-        """Count the loads that leave runs of racks: by stripes, size and kind; without `shares` these are zero."""
+        """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero."""
         # Experts are within a unit, so that none of their exchanges leaves a run of units.
         found = np.zeros((len(stripes), len(sizes), 4))
         if not self.nothing:
@@ -57,7 +57,7 @@ class SiteTraffic:
         return found
 
     def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
-        """Bound the loads that leave runs of `sizes` racks from below by the first run's: by size and stripes."""
+        """Bound from below a site's traffic out of runs of `sizes` racks by the first run's: by size and stripes."""
         found = np.zeros((len(sizes), len(stripes), 4))
         inside = sizes < self.work_racks(blocks) * (not self.nothing)
         if inside.any():
@@ -69,7 +69,7 @@ class SiteTraffic:
 
 @dataclass(slots=True)
 class Loads:
-    """Loads that leave runs of a site's racks, each counted once: flows, allreduces, largest stage share, exchanges."""
+    """The loads of a site's traffic out of runs of racks, each counted once: flows, allreduces, shares, exchanges."""
 
     traffic: SiteTraffic
     blocks: int
@@ -78,7 +78,7 @@ class Loads:
     known: dict[Any, tuple[Floats, Flags]] = field(default_factory=dict)  # of leaves, by their racks and stripes
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
-        """Return the loads that leave runs of `sizes` racks, one row a size; 0 for a run that holds all racks."""
+        """Return the loads of a site's traffic out of runs of `sizes` racks, a row a size; 0 for one of all racks."""
         every = self.traffic.work_racks(self.blocks)
         wanted = np.minimum(sizes, every)
         if n_stripes not in self.rows:
@@ -94,7 +94,7 @@ class Loads:
         return found
 
     def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
-        """Return the loads that leave leaves of `sizes` racks, ascending, under each of some numbers of stripes.
+        """Return the loads of a site's traffic out of leaves of `sizes` racks, ascending, under each number of stripes.
 
         They are infinite under stripes with a smaller share of whole all-reduce groups. `tick`: called between counts.
         """
@@ -125,7 +125,7 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class LeafLoads:
-    """The loads that leave leaves: of some sizes, ascending (rows), under some numbers of stripes (columns)."""
+    """The loads of a site's traffic out of leaves: of some sizes, ascending (rows), under some stripes (columns)."""
 
     sizes: Ints
     stripes: Ints
@@ -133,12 +133,12 @@ class LeafLoads:
     best: Flags  # stripes that no other matches or beats in all loads of a size
 
     def of(self, domain: Ints) -> Floats:
-        """Return the loads of leaf domains of such sizes: by domain, stripes and kind."""
+        """Return the loads of a site's traffic out of leaf domains of such sizes: by domain, stripes and kind."""
         found: Floats = self.loads[np.searchsorted(self.sizes, domain)]
         return found
 
     def best_of(self, domain: Ints) -> tuple[Ints, Ints, Floats]:
-        """Take leaf domains under each of the best numbers of stripes: the place of each, stripes, and loads."""
+        """Return the loads out of leaf domains under each of their best stripes: place of each, stripes, and loads."""
         at = np.searchsorted(self.sizes, domain)
         i, n = np.nonzero(self.best[at])
         return i, self.stripes[n], self.loads[at[i], n]

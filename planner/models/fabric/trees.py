@@ -1,4 +1,4 @@
-"""Trees of one to three tiers: a single switch, pods of all leaf domains, and pods of some.
+"""Fabric trees of one to three tiers: a single switch, pods of all leaf domains, and pods of some.
 
 Of pods of some domains what leaves a pod is counted as what leaves a leaf.
 """
@@ -26,7 +26,7 @@ MOST_CASES = 1 << 17  # of shapes and uplinks of leaves under each number of str
 
 @lru_cache(maxsize=64)
 def divisors(ports: int) -> tuple[Ints, Ints, Ints]:
-    """Return the divisors of every number below `ports`: the first place of each number's, how many, and all."""
+    """Return the divisors of every number below `ports`, a tree's bundles: place of each number's first, count, all."""
     number, divisor = np.nonzero(np.arange(max(1, ports))[:, None] % np.arange(1, max(1, ports) + 1) == 0)
     number, divisor = number[number > 0], divisor[number > 0] + 1
     count = np.bincount(number, minlength=max(1, ports))
@@ -34,13 +34,13 @@ def divisors(ports: int) -> tuple[Ints, Ints, Ints]:
 
 
 def spine_bundles(s: SiteMode) -> list[int]:
-    """List the bundles of a spine's uplinks: single links, which fill cores best, unless pins ask for others."""
+    """List the bundles of a tree's spine uplinks: single links, which fill cores best, unless pins ask for others."""
     down = s.pins.get("core_down_ports", 1)
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
 def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
-    """Return the fewest cores of a network over pods of some spines with some uplinks each; `NONE` where none do."""
+    """Return the fewest cores of a tree over pods of some spines with some uplinks each; `NONE` where none do."""
     # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
     # turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
     taken, positions, ports = pods * bundle, spines * (up // bundle), s.core_ports
@@ -58,7 +58,7 @@ def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> 
 
 
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
-    """Count the fewest boxes of the top tier, at least `fewest`, for `positions` positions of `taken` ports each."""
+    """Count the fewest boxes of a tree's top tier, at least `fewest`, for `positions` positions of `taken` ports."""
     # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
     ports = s.core_ports
     boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
@@ -71,12 +71,12 @@ def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Int
 
 @cache
 def part_sizes(items: int) -> Ints:
-    """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
+    """Return the sizes ceil(items / parts) of a tree's pods, once each: no smaller size makes as few parts."""
     return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
 
 
 def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> Ints:
-    """List the rails, or leaf domains, of a pod: the fewest for each count of pods, or every number."""
+    """List the sizes of a tree's pod in rails, or leaf domains: the fewest for each count of pods, or every number."""
     # Where the ports down of a spine are pinned, every divisor of these.
     wanted, down = s.pins.get(pin), s.pins.get("spine_down_ports")
     sizes = np.arange(1, items + 1) if all_sizes or down or wanted else part_sizes(items)
@@ -84,7 +84,7 @@ def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> 
 
 
 def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]:
-    """Join the leaves of rows to the spines of their pods in every way that ports and pins allow.
+    """Join leaves of trees to the spines of their pods in every way that ports and pins allow.
 
     Return the row of each way, the trees with the fewest uplinks of a spine, which the core share and the ratio ask
     for, and the most. A pod has at least the spines that survive the loss of one, where the network requires that.
@@ -109,7 +109,7 @@ def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]
 
 
 def single(s: SiteMode) -> DesignTable:
-    """Return the template of a single switch in each network, where it takes every GPU."""
+    """Return the tree of one tier: a single switch in each network, where it takes every GPU."""
     m, racks, pins = s.mode, s.racks, s.pins
     ends = racks * m.rails * m.rail_gpus
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
@@ -133,7 +133,7 @@ def _allowed(s: SiteMode, tiers: int) -> bool:
 
 
 def sizes_of_all_domains(s: SiteMode) -> Ints:
-    """Return the sizes of leaf domains of which spines may reach all: of all rails or, in three tiers, of some."""
+    """Return the leaf domain sizes of trees whose spines may reach all domains: of all rails or, in 3 tiers, some."""
     if s.mode.grouped:
         return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
@@ -164,7 +164,7 @@ def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[
 
 
 def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
-    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, with prices."""
+    """Return for every number of leaf uplinks a tree's cheapest spines and cores over all domains, with prices."""
     # Where power counts, those of least power are returned too, and with `s.whole` all undominated ones between the
     # two. They depend on the number of domains alone where no lengths and shares of leaf domains count.
     m, n, domains = s.mode, s.network, s.domains(domain)
@@ -210,7 +210,7 @@ def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
 
 
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:
-    """Yield trees with uplinks of their spines, up to `high`, and cores, with the row of each: the cheapest, or all."""
+    """Yield trees of three tiers, the cheapest or all, with spine uplinks up to `high`, cores, and the row of each."""
     # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
     pods = s.pods(x.domain, x.rails, x.width)
     for b in spine_bundles(s):
@@ -229,7 +229,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 
 def sizes_of_some_domains(s: SiteMode) -> Ints:
-    """Return the sizes of leaf domains some of which a pod of three tiers may hold."""
+    """Return the leaf domain sizes of trees of three tiers whose pods may hold some of the domains only."""
     several: Flags = (s.domains(s.domain_sizes) > 1) & _allowed(s, 3) & (not s.mode.grouped)
     return s.domain_sizes[several]
 
@@ -266,7 +266,7 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
 
 
 class Cases(NamedTuple):
-    """Leaves with some uplinks (rows) under numbers of stripes (columns): slowdowns, and the dollars worth paying."""
+    """Leaves of trees with some uplinks (rows) under numbers of stripes (columns): slowdowns, and USD worth paying."""
 
     send: Floats
     allreduce: Floats
@@ -275,7 +275,7 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodBounds(ArrayTable):
-    """Pods of some leaf domains over leaves with some uplinks, and what they cost at least."""
+    """Pods of trees with some of the leaf domains, over leaves with some uplinks, and the least that they cost."""
 
     case: Ints
     rails: Ints
@@ -291,7 +291,7 @@ class PodBounds(ArrayTable):
 
 
 def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
-    """Bound the price of pods: the fewest spines that ports allow, with links out as rules ask, one each at least."""
+    """Bound the price of trees' pods: the fewest spines that ports allow, links out as rules ask, one each at least."""
     m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
     spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]
@@ -310,7 +310,7 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
 
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
-    """Return the trees of some pods that may beat the templates so far; loads are exact where the first pod's may."""
+    """Return the trees of three tiers with such pods that may beat the templates so far, as design tables."""
     most, first = _most_links(s, x, cases, leaves)
     row, w, high = wirings(s, Trees.of(domain=x.domain, rails=x.rails, width=x.width, up=x.up))
     high = np.minimum(high, most.max(axis=1, initial=0.0)[row] // w.spines).astype(np.int64)
@@ -339,7 +339,7 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
 
 
 def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> tuple[Floats, Floats]:
-    """Bound the links out of a pod with which it is worthwhile, by stripes (columns), zero where with none."""
+    """Bound the links out of a tree's pod with which it is worthwhile, by stripes (columns); 0 where it never is."""
     # The links must cost less than what the templates no slower leave over, and take ports of spines; and the pod is as
     # slow as the first one with all of them. Return the loads of the first pods too.
     usd, spines, position, link = (column[:, None] for column in (x.usd, x.spines, x.position, x.link))
@@ -358,7 +358,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
 
 @lru_cache(maxsize=16)
 def _largest_bundles(ports: int) -> Ints:
-    """Return the largest bundle of every number of uplinks (columns) that is not above the row's number."""
+    """Return the largest bundle of every number of uplinks (columns) of a tree that is at most the row's number."""
     table = np.ones((ports + 1, ports + 1), dtype=np.int64)
     for b in range(2, ports + 1):
         table[b] = table[b - 1]

@@ -1,1 +1,1 @@
-"""A job's placement on a cluster: fewest split groups first."""
+"""Place a job on a cluster, with the fewest split groups first."""

@@ -1,4 +1,4 @@
-"""A first placement without a solver: whole groups by best fit, pod by pod, and split groups over the fullest holes."""
+"""A first packing of a job without a solver: whole groups by best fit, pod by pod; split ones in the fullest holes."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -12,7 +12,7 @@ Counts = list[int]
 
 
 def greedy(problem: PlacementProblem) -> Packing:
-    """Pack a job that fits, the roomiest pods first and the rest in the fullest that takes it; split none, or few."""
+    """Pack a job's groups greedily, the roomiest pods first, the rest in the fullest that fits; split none, or few."""
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
@@ -32,7 +32,7 @@ def greedy(problem: PlacementProblem) -> Packing:
 
 
 def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[WholeGroups, Counts]:
-    """Place groups, the largest first, each where the fewest units are left; return those placed and the rest."""
+    """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
     if len(problem.kinds) == 1:
         return _one_size(problem, leaves, counts[0])
     # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
@@ -53,7 +53,7 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -
 
 
 def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[WholeGroups, Counts]:
-    """Fill leaves of the smallest remainder first, wholly free ones last; end in the fullest that fits the rest."""
+    """Pack groups of one size into leaves of the smallest remainder first, wholly free ones last, by best fit."""
     size = problem.kinds[0].size
     own = [(i, problem.leaves[i]) for i in leaves]
     order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
@@ -74,7 +74,7 @@ def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> t
 
 
 def _whole_first(problem: PlacementProblem) -> Packing:
-    """Keep as many groups whole as best fit can, the heaviest and smallest before the others, and split the rest."""
+    """Pack as many groups whole as best fit can, the heaviest and smallest before the others, and split the rest."""
     order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
     total = problem.groups
 
@@ -103,7 +103,7 @@ def _whole_first(problem: PlacementProblem) -> Packing:
 
 
 def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, by_pod: bool = True) -> Packing:
-    """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
+    """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
     packing = Packing(whole=Counter(whole))
     holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
     for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
@@ -119,7 +119,7 @@ def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, b
 
 
 def split_group(problem: PlacementProblem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
-    """Split one group over the holes of the pod where it has the fewest pieces, then the smallest rest, or of all."""
+    """Split one group over the leaves' holes, of the pod with fewest pieces and then the smallest rest, or of all."""
     fewest = -(-size // max(holes))
     pods = problem.pods.values() if by_pod else ()
     fits = [_fewest_holes(holes, leaves, size) for leaves in pods if sum(holes[i] for i in leaves) >= size]
@@ -131,7 +131,7 @@ def split_group(problem: PlacementProblem, holes: Sequence[int], size: int, *, b
 
 
 def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
-    """Take the fewest holes that fit a group: the largest ones, and for the last the smallest that is enough."""
+    """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
     order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
     pieces: list[Piece] = []
     for at, i in enumerate(order):
@@ -147,7 +147,7 @@ MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many ho
 
 
 class Exchange:
-    """Leaves that may still exchange their groups, by free units and by the hole that is left."""
+    """Leaves of a placement that may still exchange their groups, by free units and by the hole that is left."""
 
     def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
         self.q, self.packing = problem, packing
@@ -160,7 +160,7 @@ class Exchange:
             self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
-        """Give a chain its holes within one pod, that with the fewest leaves; None where no pod can have them all."""
+        """Give a chain of split groups holes in one pod, that with the fewest leaves; None where no pod has them."""
         holes = sorted(wanted.elements(), reverse=True)
         for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
             rooms = self._free_of(pod, holes)
@@ -169,7 +169,7 @@ class Exchange:
         return None
 
     def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
-        """Return free units for each hole such that the pod has such leaves and some such leaf has that hole."""
+        """Return free units for each hole of a chain, of leaves that the pod has and some leaf with the hole has."""
         left = Counter({room: len(leaves) for room, leaves in self.by_pod[pod].items()})
         used: Counter[Piece] = Counter()
         chosen: list[int] = []
@@ -196,7 +196,7 @@ class Exchange:
         return chosen if search(0) else None
 
     def _take(self, pod: int, room: int, hole: int) -> int:
-        """Return a leaf of the pod with the hole, after an exchange where it had another; it exchanges no more."""
+        """Return a leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more."""
         here, there, whole = self.by_pod[pod][room], self.by_hole[room, hole], self.packing.whole
         i = min(here & there, default=min(here))
         if self.hole[i] != hole:
@@ -213,7 +213,7 @@ class Exchange:
         return i
 
     def rest(self) -> dict[int, list[int]]:
-        """Return the leaves that no chain has by hole, those of each pod together."""
+        """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
         rest: dict[int, list[int]] = {}
         for rooms in self.by_pod.values():
             for i in sorted(i for leaves in rooms.values() for i in leaves):

@@ -36,7 +36,7 @@ LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """A packing with the value and bound of each level of the objective; the first `searched` levels were searched."""
+    """A job's placement: the packing, and the value and bound of each level; the first `searched` were searched."""
 
     packing: Packing
     values: tuple[int, ...]
@@ -47,13 +47,13 @@ class Solution:
 
 
 def solver_affordable(options: Options) -> bool:
-    """Return whether there is time to search: loading the solver alone takes longer than a scheduler may wait."""
+    """Return whether the time limit allows a solver to place a job: loading it alone may exceed a scheduler's wait."""
     loaded = "ortools.sat.python.cp_model" in sys.modules
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
 def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
-    """Minimize split groups, extra pieces, groups across pods, boundaries and part-free leaves, in this order.
+    """Place a job: fewest split groups, then extra pieces, groups across pods, boundaries and part-free leaves.
 
     Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
     before it where groups do not follow each other along a line.
@@ -80,7 +80,7 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
 def answer(
     problem: PlacementProblem, progress: Progress[Packing], analytic: tuple[int, ...], searched: int
 ) -> Outcome[Solution]:
-    """Return the packing of a search: proven where its first levels, as many as were searched, are at their bounds."""
+    """Return a job's placement from a search: proven where its first levels, as many as were searched, meet bounds."""
     solution = Solution(
         packing=progress.packing,
         values=progress.values,
@@ -95,7 +95,7 @@ def answer(
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution]]:
-    """Solve each tree; return the index of the best, and its outcome with bounds over all trees."""
+    """Place a job in each tree of the topology; return the best one's index, and its outcome bounded over all trees."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
@@ -136,7 +136,7 @@ def solve_in_one_tree(
 
 
 def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[int, ...]:
-    """Bound each level over trees given as (values, bounds): by those that may tie with the best in all levels before.
+    """Bound each level of a placement over trees of (values, bounds): by those that may tie in all levels before.
 
     A tree that is not proven at a level, or may be better there than is known, bounds no later level.
     """
@@ -159,7 +159,7 @@ def rank(
     units: Units,
     blocks: Callable[[int], Sequence[int]] | None = None,
 ) -> tuple[str, ...]:
-    """Return a job's nodes by rank: groups get theirs in an order, of the free `units` of each leaf in their order.
+    """Return a job's nodes by rank in its placement: groups in an order, of the free `units` of each leaf in theirs.
 
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
@@ -181,7 +181,7 @@ def rank(
 
 
 def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
-    """Choose the free segments of the pieces of each leaf: pieces are placed on its blocks as groups on leaves."""
+    """Choose free segments for each leaf's pieces of a job: pieces are placed on its blocks as groups on leaves."""
     by_leaf: dict[int, Counter[int]] = {}
     for i, units in pieces:
         by_leaf.setdefault(i, Counter())[units] += 1
@@ -204,7 +204,7 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
 
 
 def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
-    """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
+    """Return a job's groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods."""
     size = problem.kinds[kind].size
     groups: list[Pieces] = [((i, size),) for i, k in packing.whole.elements() if k == kind]
     groups += [pieces for k, pieces in packing.split if k == kind]
@@ -225,7 +225,7 @@ Places = NDArray[np.int64] | slice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Sizes in nodes of consecutive groups of ranks, and of the members that each group consists of."""
+    """Sizes in nodes of consecutive groups of a job's ranks, and of the members that each group consists of."""
 
     groups: tuple[int, ...]
     member: int = 1
@@ -233,7 +233,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Numbers of nodes taken of each leaf, and of the members and groups cut and the pieces beyond one a group."""
+    """A placement in node order: nodes taken of each leaf, members cut, groups split, and pieces beyond one a group."""
 
     taken: tuple[int, ...]
     values: tuple[int, int, int]
@@ -241,7 +241,7 @@ class Chosen:
 
 
 def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
-    """Return the nodes to take of each leaf, in the order of names; None where too few are free."""
+    """Place a job's ranks in node-name order with the fewest cuts: nodes of each leaf; None where too few are free."""
     # Where time runs out they are the first that are free, and nothing is proven of them.
     nodes, weight = sum(order.groups), len(free) + 1
     if sum(free) < nodes:
@@ -258,7 +258,7 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
     first_cut = inside * (1 + weight) + within * weight**2
 
     def cost(by: Places, to: Places) -> NDArray[np.int64]:
-        """Return the cost of cuts that each follow one at the ranks `by`."""
+        """Return the cost of cuts of a job's rank order at `to` that each follow a cut at `by`."""
         known = weight * (ranks[by] > group[to]) + weight**2 * (ranks[by] > member[to])
         total: NDArray[np.int64] = first_cut[to] - known
         return total

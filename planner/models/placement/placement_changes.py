@@ -23,7 +23,7 @@ MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
 
 @dataclass(frozen=True, slots=True)
 class IncompleteGroup:
-    """A group with missing units, and the leaves of the others."""
+    """An all-reduce group with missing units to be repaired, and the leaves that its others stay on."""
 
     stays: frozenset[int]
     missing: int
@@ -31,7 +31,7 @@ class IncompleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Units by group and leaf; split groups, extra pieces and groups across pods, and the bounds of each."""
+    """A repair of incomplete groups: units by group and leaf, and value and bound of each of its levels."""
 
     taken: Taken
     values: tuple[int, ...]
@@ -39,7 +39,7 @@ class Repair:
 
 
 def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
-    """Minimize split groups, extra pieces and groups across pods; infeasible where more units are missing than free."""
+    """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; infeasible if units are short."""
     deadline = Deadline(options.time_limit)
     need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
     if need > free:
@@ -64,7 +64,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
-    """Count split groups, extra pieces and groups across pods once the units are taken."""
+    """Count the split groups, extra pieces and groups across pods after a repair takes its units."""
     on = [set(group.stays) for group in groups]
     for (g, i), count in taken.items():
         if count:
@@ -74,7 +74,7 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
-    """Serve each group, the most units missing first, from its own leaves, then its pods, then the freest leaves."""
+    """Repair each group, the most units missing first, from its own leaves, then its pods, then the freest leaves."""
     free, taken = [leaf.free for leaf in leaves], Counter[tuple[int, int]]()
     left = [group.missing for group in groups]
     order = sorted(range(len(groups)), key=lambda g: (-left[g], g))
@@ -102,7 +102,7 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
 
 
 def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
-    """Return the leaves that a best solution can use: own ones, and of others as many of a class as missing units."""
+    """Return the leaves that a best repair can use: own ones, and as many others of a class as units are missing."""
     own = {i for group in groups for i in group.stays if leaves[i].free}
     classes: Counter[tuple[int, int]] = Counter()
     kept = []
@@ -161,7 +161,7 @@ def _formulate(
 
 
 def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
-    """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
+    """Return the fewest leaves on which a changed group keeps `size` units, those of one pod where as few do."""
     every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
     fewest = count_to_reach([on[leaf] for leaf in every], size)
     pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
@@ -170,7 +170,7 @@ def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]],
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """A block of a leaf: nodes that are free now, and those that each running job would return."""
+    """A block of a leaf for preemption: nodes that are free now, and those that each running job would return."""
 
     leaf: int
     free: int
@@ -179,7 +179,7 @@ class LeafBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionProblem:
-    """Blocks in nodes, kinds in units of `segment` nodes, the cost of stopping each job, and the split groups."""
+    """A preemption: blocks in nodes, kinds in units of `segment` nodes, cost of stopping a job, most split groups."""
 
     blocks: tuple[LeafBlock, ...]
     kinds: tuple[Kind, ...]
@@ -189,7 +189,7 @@ class PreemptionProblem:
 
 
 def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
-    """Minimize the cost of the jobs to stop, then their number; infeasible where not even all of them are enough."""
+    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough."""
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
@@ -233,7 +233,7 @@ Step = tuple[int, int]  # (piece, leaf that it moves to)
 
 @dataclass(frozen=True, slots=True)
 class LeafLoad:
-    """A leaf: its size, the nodes that stay taken whatever is moved, and the sizes of the pieces that may move."""
+    """A leaf to be freed by moves: its size, the nodes that stay taken, and the sizes of the pieces that may move."""
 
     size: int
     fixed: int
@@ -241,20 +241,20 @@ class LeafLoad:
 
     @property
     def free(self) -> int:
-        """Nodes that are free now."""
+        """Count the nodes of the leaf that are free before any move."""
         return self.size - self.fixed - sum(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Leaves that become free, and the pieces of each size on each leaf at the end."""
+    """The leaves that moves make wholly free, and the number of pieces of each size on each leaf afterwards."""
 
     leaves: tuple[int, ...]
     at_end: dict[tuple[int, int], int]  # (leaf, nodes of the piece) -> pieces
 
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
-    """Minimize the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
+    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
@@ -295,7 +295,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
 
 
 def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
-    """Return moves in an order in which each finds its nodes free; None where no such order was found.
+    """Return moves of pieces in an order in which each finds its nodes free; None where no such order was found.
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """

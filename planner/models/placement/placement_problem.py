@@ -1,4 +1,4 @@
-"""The problem of a job on a cluster, in counts; the state of its search; bounds of every level without a solver.
+"""The problem of placing a job on a cluster, in counts; the progress of its search; bounds of every level.
 
 A unit is one segment of a job: `segment_nodes` nodes of one block, or of one leaf where there are no blocks. Leaves,
 pods and kinds are numbers here.
@@ -23,7 +23,7 @@ WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf's free and total units, and the switches above it from its pod upwards, the common root left out."""
+    """A leaf of a placement problem: free and total units, and the switches above it from its pod to below the root."""
 
     path: tuple[int, ...]
     free: int
@@ -31,13 +31,13 @@ class Leaf:
 
     @property
     def pod(self) -> int:
-        """The switch next above it, or the root."""
+        """Return a placement leaf's pod: the number of the switch next above it, or the root's."""
         return self.path[0] if self.path else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """All-reduce groups of one size in units; a split one costs its weight."""
+    """A kind of all-reduce groups to place: size in units, count, and the weight that a split one costs."""
 
     size: int
     count: int
@@ -46,7 +46,7 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementProblem:
-    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should stay in a pod."""
+    """A placement problem: groups to place on leaves; `line` of them follow each other on an axis to keep in a pod."""
 
     leaves: tuple[Leaf, ...]
     kinds: tuple[Kind, ...]
@@ -55,22 +55,22 @@ class PlacementProblem:
 
     @cached_property
     def groups(self) -> int:
-        """All groups."""
+        """Count the groups of all kinds of the placement problem."""
         return sum(kind.count for kind in self.kinds)
 
     @cached_property
     def need(self) -> int:
-        """All units that the groups take."""
+        """Count the units that all groups of the placement problem need."""
         return sum(kind.size * kind.count for kind in self.kinds)
 
     @cached_property
     def free(self) -> int:
-        """All free units."""
+        """Count the free units of all leaves of the placement problem."""
         return sum(leaf.free for leaf in self.leaves)
 
     @cached_property
     def pods(self) -> dict[int, list[int]]:
-        """Leaves by pod; all in one pod where there is no switch between the leaves and the root."""
+        """Return the leaves of a placement problem by pod; one pod where no switch is between leaves and root."""
         pods: dict[int, list[int]] = {}
         for i, leaf in enumerate(self.leaves):
             pods.setdefault(leaf.pod, []).append(i)
@@ -78,25 +78,25 @@ class PlacementProblem:
 
     @property
     def tiers(self) -> int:
-        """Tiers of switches between the leaves and the root."""
+        """Count the tiers of switches between the leaves and the root of the placement problem."""
         return len(self.leaves[0].path) if self.leaves else 0
 
     @cached_property
     def min_split(self) -> int:
-        """The fewest groups that fit no leaf whole."""
+        """Bound from below the number of groups of the placement problem that fit no leaf whole."""
         return min_split_groups([leaf.free for leaf in self.leaves], self.kinds)
 
 
 @dataclass(slots=True)
 class Packing:
-    """Whole groups by (leaf, kind), and split groups with their pieces in ring order."""
+    """A packing of a placement problem: whole groups by (leaf, kind), and split groups with pieces in ring order."""
 
     whole: WholeGroups = field(default_factory=Counter)
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
 def names(problem: PlacementProblem) -> tuple[str, ...]:
-    """Name the levels of the objective in their order, each minimal given those before it."""
+    """Name the levels of a placement's objective in their order, each minimal given those before it."""
     crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, problem.tiers + 2))]
     weighted = {kind.weight for kind in problem.kinds} != {1}
     first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
@@ -105,7 +105,7 @@ def names(problem: PlacementProblem) -> tuple[str, ...]:
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
-    """Compute the values of a packing in every level of the objective, as `names` has them."""
+    """Compute the value of each level of a placement's objective for a packing, in the order of `names`."""
     weight = sum(problem.kinds[k].weight for k, _ in packing.split)
     extra = sum(len(pieces) - 1 for _, pieces in packing.split)
     paths = [{problem.leaves[i].path for i, _ in pieces} for _, pieces in packing.split]
@@ -120,7 +120,7 @@ def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
-    """Return the units that a packing takes of each leaf."""
+    """Count the units that a placement's packing takes of each leaf."""
     units = [0] * len(problem.leaves)
     for (i, k), count in packing.whole.items():
         units[i] += count * problem.kinds[k].size
@@ -131,12 +131,12 @@ def used(problem: PlacementProblem, packing: Packing) -> list[int]:
 
 
 def part_free(problem: PlacementProblem, taken: Sequence[int]) -> int:
-    """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
+    """Count the leaves that a placement leaves neither full nor wholly free."""
     return sum(0 < leaf.free - units < leaf.size for leaf, units in zip(problem.leaves, taken, strict=True))
 
 
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
-    """Count the neighbours along the lines that are not in one pod, of groups within each pod and those across."""
+    """Count the boundaries of a placement: neighbours along its lines of groups that are not in one pod."""
     # One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
     if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
@@ -153,7 +153,7 @@ def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class LeafNodes:
-    """A leaf's nodes, those of one scale-up domain together, and the switches above it without the common root."""
+    """A leaf of a cluster's topology to place jobs on: its nodes by scale-up domain, and the switches above it."""
 
     name: str
     nodes: tuple[str, ...]
@@ -163,7 +163,7 @@ class LeafNodes:
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
-    """Return the leaves in the order of the topology; without switches each block is one. InputError: it is no tree."""
+    """Return a cluster topology's leaves to place jobs on; without switches each block is one. InputError: no tree."""
     if topology.kind == "block" or not topology.switches:
         base, *larger = topology.block_sizes or (0,)
         tiers = [size // base for size in larger if size // base < len(topology.blocks)]
@@ -224,7 +224,7 @@ Incumbent = TypeVar("Incumbent")
 
 @dataclass(slots=True)
 class Progress(Generic[Incumbent]):
-    """The incumbent, the bounds of its levels, and the deadline and effort of the search."""
+    """The progress of a placement's search: the incumbent, the bounds of its levels, its deadline and effort."""
 
     packing: Incumbent
     values: tuple[int, ...]
@@ -236,11 +236,11 @@ class Progress(Generic[Incumbent]):
     interrupted: bool = False
 
     def proven(self, level: int) -> bool:
-        """Return whether a level and all before it are at their bounds."""
+        """Return whether a placement's level and all before it are at their bounds."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
     def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
-        """Return how the search ended, with a solution: proven where the first levels, as searched, are at bounds."""
+        """Return the outcome of a placement's search with its solution: proven if the searched levels are at bounds."""
         return Outcome(
             stop=Stop.PROVED if self.proven(searched - 1) else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
             solution=solution,
@@ -254,7 +254,7 @@ class Progress(Generic[Incumbent]):
 
 
 def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]:
-    """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
+    """Bound every level of a placement, those before it minimal; `whole`: the last two assume that no group splits."""
     free = [leaf.free for leaf in problem.leaves]
     weight, extra = min_split_weight(free, problem.kinds), min_extra_pieces(problem, problem.min_split)
     by_tier = [Counter[int]() for _ in range(problem.tiers)]  # free nodes under each switch of a tier
@@ -267,13 +267,13 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
 
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the groups that fit no leaf whole: of at least g units, floor(f / g) fit into f free ones, for every g."""
+    """Bound the groups that a placement splits: of at least g units, floor(f / g) fit into f free ones, for every g."""
     counts = {g: sum(kind.count for kind in kinds if kind.size >= g) for g in {kind.size for kind in kinds}}
     return max((lower_bound_split(free, count, g) for g, count in counts.items()), default=0)
 
 
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the weight of split groups: for every g the lightest among those of at least g units."""
+    """Bound the weight of the groups that a placement splits: for every g the lightest of those of at least g units."""
     bound = 0
     for g in sorted({kind.size for kind in kinds}):
         large = [kind for kind in kinds if kind.size >= g]
@@ -286,7 +286,7 @@ def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
 
 
 def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
-    """Bound the pieces above one per group, given how many groups split at least."""
+    """Bound a placement's extra pieces, those above one per group, given how many groups split at least."""
     # A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must
     # split, every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
     largest = max((leaf.free for leaf in problem.leaves), default=0)
@@ -305,7 +305,7 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
 
 
 def count_to_reach(descending: Sequence[int], need: int) -> int:
-    """Return how many of the largest are needed to reach `need`; all where they do not."""
+    """Count how many of the largest leaves of a placement, by units, reach `need`; all where they do not."""
     count = 0
     for units in descending:
         if need <= 0:
@@ -315,7 +315,7 @@ def count_to_reach(descending: Sequence[int], need: int) -> int:
 
 
 def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> int:
-    """Bound the neighbours along lines that are not in one pod: by the pods in use, and by the lines that fit no pod.
+    """Bound a placement's boundaries, neighbours not in one pod: by the pods in use, and by lines that fit no pod.
 
     Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across
     pods saves at most one pod, so the bound for the fewest across is valid for more of them too.
@@ -340,7 +340,7 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
 
 
 def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
-    """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
+    """Bound the leaves that a placement leaves part-free: those now, less those it fills; `whole`: by whole groups."""
     now = [leaf.free for leaf in problem.leaves if 0 < leaf.free < leaf.size]
     sums = {0}  # of the sizes of groups, each used any number of times
     for total in range(1, max(now, default=0) + 1):

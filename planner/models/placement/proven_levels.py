@@ -34,7 +34,7 @@ Split = tuple[int, tuple[Piece, ...]]  # (kind, pieces)
 
 @dataclass(kw_only=True)
 class JobPlacementModel:
-    """The model and its variables; pods are one where the levels asked for do not distinguish them."""
+    """The CP-SAT model of a placement's levels; all pods count as one where the levels do not distinguish them."""
 
     q: PlacementProblem
     by_pod: bool
@@ -49,16 +49,16 @@ class JobPlacementModel:
     pools: "list[SwitchShares]" = field(default_factory=list)
 
     def require(self, name: str, rule: Any) -> None:
-        """Add a rule by name."""
+        """Add a named rule to the CP-SAT model of the placement levels."""
         self.model.add(rule).with_name(name)
 
     def split(self, kind: int) -> Expr:
-        """Return the groups of a kind that no leaf takes whole."""
+        """Count the groups of a kind that no leaf takes whole, as an expression of the CP-SAT model."""
         return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
 
 
 def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
-    """Require each leaf of a pod to lead from its free units, group by group, to the hole that is left."""
+    """Require as a flow that each leaf of a pod leads from its free units, group by group, to the hole left."""
     sources = Counter(flows.q.leaves[i].free for i in flows.pods[pod] if flows.q.leaves[i].free)
     leaves = sum(sources.values())
     coming = defaultdict[int, Variables](list)
@@ -78,7 +78,7 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
 
 
 def levels(flows: JobPlacementModel) -> list[Expr]:
-    """Return the levels of the objective: two of them, or all where pods are distinguished."""
+    """Return the levels of a placement as expressions of its CP-SAT model: two, or all where it has pods."""
     problem = flows.q
     taken = sum(variable for chain in flows.chains.values() for variable in chain.used.values())
     goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
@@ -97,7 +97,7 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 
 def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
-    """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
+    """Count neighbouring groups not in one pod in the CP-SAT flow model: exactly along one line, else from below."""
     # Every pod in use and every group across pods is a run of some line; a line not within a pod has a boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
     # Of each pod the groups within it: whole ones, and split ones that are local to it.
@@ -125,7 +125,7 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
 
 @dataclass(kw_only=True)
 class SwitchShares:
-    """The shares of groups that meet under one switch, from its pods or from the switches below it."""
+    """Shares of split groups in the chain flow that meet under one switch, from its pods or switches below it."""
 
     tier: int
     switch: int  # of the tier; -1: the root
@@ -137,12 +137,12 @@ class SwitchShares:
 
 
 def sizes_of(problem: PlacementProblem) -> list[int]:
-    """Return the sizes of the items of a pod: groups by kind, then shares by their units."""
+    """Return the sizes in units of a pod's items in the flow of chains: groups by kind, then shares by units."""
     return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
 
 
 def pool_shares(flows: JobPlacementModel, max_split: int) -> None:
-    """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
+    """Declare pools of shares of split groups in the chain flow, tier by tier up to the root, in the CP-SAT model."""
     problem, kinds = flows.q, len(flows.q.kinds)
     given = {
         pod: {k - kinds + 1: variable for k, variable in chain.items.items() if k >= kinds}
@@ -165,7 +165,7 @@ def pool_shares(flows: JobPlacementModel, max_split: int) -> None:
 def join_shares(
     flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
 ) -> Variables:
-    """Require shares to meet, the largest of a group first, until they are a group or go up; return the groups."""
+    """Require shares of split groups in a flow to meet, largest first, until a group or sent up; return the groups."""
     kinds, name = flows.q.kinds, f"{pool.tier},{pool.switch}"
     largest = max(kind.size for kind in kinds)
     coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by units
@@ -190,7 +190,7 @@ def join_shares(
 
 
 def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], values: Values) -> Iterator[Split]:
-    """Return the groups across pods with their pieces, as the pools join the shares of each pod."""
+    """Yield the groups across pods with pieces in a solution's flow, from the pools that join shares of each pod."""
     for tier in sorted({pool.tier for pool in flows.pools}):
         sent: dict[int, list[Share]] = {}
         for pool in (pool for pool in flows.pools if pool.tier == tier):
@@ -206,7 +206,7 @@ def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], val
 def _joined(
     problem: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: Values
 ) -> Iterator[tuple[int | None, Share]]:
-    """Follow the flow of a pool: its groups by kind, and its shares that go up without a kind."""
+    """Yield what a pool's flow of shares joins in a solution: groups by kind, and shares sent up, without a kind."""
     by_units: dict[int, list[Share]] = {}
     for share in reversed(shares):
         by_units.setdefault(share[0], []).append(share)
@@ -236,7 +236,7 @@ def _joined(
 
 @dataclass(kw_only=True)
 class Chains:
-    """The flow of chains of one pod; a need above 0 is still to be filled, one below is left over of the last hole.
+    """The flow of chains of split groups in one pod; a need above 0 is yet to be filled, one below 0 is left of a hole.
 
     Items are the groups within the pod, by kind, and behind the kinds the shares of groups across pods, by size.
     """
@@ -250,7 +250,7 @@ class Chains:
 
 
 def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
-    """Estimate the variables of the model."""
+    """Estimate the variables of the CP-SAT model of the placement levels."""
     largest, kinds = max(kind.size for kind in problem.kinds), len(problem.kinds)
     rests, left = set[int](), {leaf.free for leaf in problem.leaves if leaf.free}
     while left:  # what whole groups may leave of a leaf
@@ -264,7 +264,7 @@ def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
 
 
 def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int) -> JobPlacementModel:
-    """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
+    """Build the flows of leaves and chains with their rules: all leaves as one pod, or by pod with pools of shares."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
     flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
     for pod in flows.pods:
@@ -297,7 +297,7 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
 
 
 def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
-    """Require each chain of a pod to lead from its first item to its last hole, and count their items and holes."""
+    """Require each chain of a pod to lead from first item to last hole in the flow, and count its items and holes."""
     # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     chain, kinds = flows.chains.setdefault(pod, Chains()), flows.q.kinds
@@ -340,7 +340,7 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
-    """Yield a chain's groups by kind with their pieces in its holes: each goes on where the last one stopped."""
+    """Yield the split groups of a chain by kind with their pieces in its holes, each where the last one stopped."""
     leaf, free, further = 0, 0, iter(holes)
     for k in sorted(items.elements()):
         pieces, left = list[Piece](), sizes[k]
@@ -354,7 +354,7 @@ def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
-    """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
+    """Trace a pod's leaves along a solution's flow, wholly free ones to rest first: leaves by the hole they keep."""
     leaves, at = flows.q.leaves, defaultdict[int, list[int]](list)
     for i in sorted(flows.pods[pod], key=lambda i: leaves[i].free != leaves[i].size):
         at[leaves[i].free].append(i)
@@ -372,7 +372,7 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
 
 
 def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
-    """Return the whole groups, and the pieces of the split ones along their chains."""
+    """Return the packing of a CP-SAT solution: whole groups, and the pieces of split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
     if not flows.by_pod:
         packing.split.extend(_gathered(flows, values, packing))
@@ -391,7 +391,7 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
 
 
 def _gathered(flows: JobPlacementModel, values: Values, packing: Packing) -> Iterator[Split]:
-    """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
+    """Yield split groups of chains that know no pods, with pieces within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
     exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
     for items, used in sorted(_followed(sizes, flows.chains[0], values), key=lambda chain: -chain[1].total()):
@@ -406,7 +406,7 @@ def _gathered(flows: JobPlacementModel, values: Values, packing: Packing) -> Ite
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
-    """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
+    """Yield the chains of split groups in a solution's flow: of each the groups by kind and the holes by size."""
     opened, closed = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.opened, chain.closed))
     filled, joined = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.filled, chain.joined))
 
@@ -446,7 +446,7 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelModel:
-    """A model of a level, its reader, and the runs that must agree on a proof."""
+    """A solver model of one level of a placement, its reader of solutions, and the runs that must agree on a proof."""
 
     model: cp_model.CpModel
     goals: Sequence[Expr]  # of all levels
@@ -457,7 +457,7 @@ class LevelModel:
 def improve(
     progress: Progress[Any], options: Options, searched: int, model_of: Callable[[int], LevelModel | None]
 ) -> None:
-    """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
+    """Search each level of a placement that is not at its bound, while those before it are and time is left."""
     for level in range(searched):
         if progress.values[level] > progress.bounds[level]:
             model = model_of(level)
@@ -470,7 +470,7 @@ def improve(
 def level_model(
     problem: PlacementProblem, progress: Progress[Packing], options: Options, level: int
 ) -> LevelModel | None:
-    """Write the model of a level of a placement down; None where it is too large for the time that is left."""
+    """Build the solver model of one level of a placement; None where it is too large for the time that is left."""
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
@@ -493,13 +493,13 @@ def level_model(
 
 
 def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
-    """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
+    """Return the solver runs that prove a level: one of CP-SAT, whose arithmetic is exact, or two of HiGHS."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
 
 
 def _search(search: LevelModel, progress: Progress[Any], level: int, options: Options) -> None:
-    """Solve a level, keep better solutions, and raise the level's bound to the smallest that the runs prove."""
+    """Solve one level of a placement, keep better packings, and raise its bound to the smallest that the runs prove."""
     goals, model, proofs = search.goals, search.model, list[int]()
     for goal, value in zip(goals[:level], progress.values, strict=False):
         model.add(goal <= value).with_name("keep_the_levels_before")
@@ -526,7 +526,7 @@ def _search(search: LevelModel, progress: Progress[Any], level: int, options: Op
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
-    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one."""
+    """Return the whole number that a run proves as a level's bound, where it searched below `excluded` alone."""
     # A run that failed proves nothing. Nor does an infeasible one that excluded none: its rows admit the incumbent.
     if outcome.stop is Stop.FAILED:
         return 0

@@ -1,1 +1,1 @@
-"""The split of a campus over sites: a MILP over the grid."""
+"""Split a campus of racks over sites by a MILP with the rules of the grid."""

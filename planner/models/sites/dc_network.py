@@ -21,7 +21,7 @@ Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCut:
-    """One cutting plane `values · x[columns] <= upper`, valid where each binary of `condition` has its value.
+    """A cut of the DC grid, `values · x[columns] <= upper`, valid where each binary of `condition` has its value.
 
     Elsewhere the left side is above `upper` by at most `reach` times the total load.
     """
@@ -36,7 +36,7 @@ class GridCut:
 
     @property
     def key(self) -> "CutKey":
-        """Key that identifies the cut."""
+        """Return the key that identifies this cut of the DC grid."""
         return self.rule, self.name, self.condition
 
 
@@ -45,7 +45,7 @@ CutKey = tuple[str, str, Condition]
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltNetwork:
-    """The network with some circuits built; `condition` says by binaries that exactly these are."""
+    """The DC network with some circuits built; `condition` says by binaries that exactly these are."""
 
     network: PowerNetwork
     lines: tuple[str, ...]
@@ -55,7 +55,7 @@ class BuiltNetwork:
 
 @dataclass(kw_only=True)
 class DcNetwork:
-    """The grid of a split in one year, as the columns that its cuts are stated over.
+    """The DC network of a site split in one year, as the columns that its cuts are stated over.
 
     The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
     each circuit to build, then the load in MW that each candidate has in addition to its modules.
@@ -91,31 +91,31 @@ class DcNetwork:
         self.at = {kind: slice(*places) for kind, places in zip(kinds, pairwise(ends), strict=True)}
 
     def in_year(self, name: str, grid: Grid) -> "DcNetwork":
-        """Return the network with a scenario's figures, made once: cuts of its own on the same topologies."""
+        """Return the DC network with a scenario's figures, made once: its own cuts on the same topologies."""
         if name not in self.of_years:
             self.of_years[name] = replace(self, grid=grid, pool={}, contingencies={}, of_years={})
         return self.of_years[name]
 
     @cached_property
     def base(self) -> BuiltNetwork:
-        """The existing network."""
+        """Return the existing DC network, with no circuit built."""
         return self.topology((0,) * len(self.buildable))
 
     @cached_property
     def joins_islands(self) -> bool:
-        """Whether a circuit can be built between two islands of the existing network."""
+        """Return whether a circuit can be built between two islands of the existing DC network."""
         island = self.base.network.island
         return any(island[self.nodes[corridor.a]] != island[self.nodes[corridor.b]] for corridor in self.buildable)
 
     def built(self, point: Floats) -> tuple[int, ...]:
-        """Return the circuits built in each corridor, of a point whose integers are whole."""
+        """Count the circuits built in each corridor of the DC network at a point whose integers are whole."""
         total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
         for value, (name, _) in zip(point[self.at["installed"]], self.circuits_to_build, strict=True):
             total[name] += value
         return tuple(round(count) for count in total.values())
 
     def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
-        """Return the network with this many circuits built in each corridor, made once."""
+        """Return the DC network with such counts of circuits built in each corridor, made once."""
         if built not in self.topologies:
             count = {corridor.id: n for corridor, n in zip(self.buildable, built, strict=True)}
             lines: list[tuple[Line | NewLine, int]] = [(corridor, corridor.circuits) for corridor in self.existing]
@@ -138,13 +138,13 @@ class DcNetwork:
         return self.topologies[built]
 
     def injection(self, point: Floats) -> Floats:
-        """Return the power into the network at each node in MW: generation less the load of the node and its site."""
+        """Return the injection into the DC network by node in MW: generation less load of the node and its site."""
         mw = point[self.at["generated"]] - self.load_mw
         mw[self.site_nodes] -= self.module_mw * point[self.at["modules"]] + point[self.at["extra"]]
         return mw
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:
-        """Return a linear function of the injections, less the nodes' own load, as a row of the columns.
+        """Return a linear function of the injections, less the nodes' own load, as a row of the DC network's columns.
 
         `new` counts the flows on new circuits. The load goes to the other side: `by_node @ load_mw` on top of a limit.
         """
@@ -160,14 +160,14 @@ class DcNetwork:
     def cut(
         self, rule: str, name: str, row: Floats, upper: float, *, condition: Condition = (), reach: float = 0.0
     ) -> GridCut:
-        """Return a row over all columns as a cut that keeps the coefficients above 1e-12 in absolute value."""
+        """Return a row over the DC network's columns as a cut, with the coefficients above 1e-12 in absolute value."""
         (columns,) = np.nonzero(np.abs(row) > 1e-12)
         return GridCut(
             rule=rule, name=name, columns=columns, values=row[columns], upper=upper, condition=condition, reach=reach
         )
 
     def rating_cuts(self, point: Floats, count: int) -> list[GridCut]:
-        """Return cuts for at most `count` existing corridors above their usable ratings, the worst first."""
+        """Return cuts of the DC network for at most `count` corridors above their usable ratings, the worst first."""
         net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
         mw = self.injection(point)
         # Of the existing network a new circuit is load at one end and generation at the other.

@@ -19,7 +19,7 @@ from planner.physics.site.grid import BASE_MVA, normal_share
 
 
 def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: bool) -> None:
-    """Create dispatch and flows; require at each node that dispatch plus inflow equal its own load and its site's.
+    """Create the grid's dispatch and flows; require dispatch plus inflow of each node to equal its load and its site's.
 
     Transport is lossless, and dc asks the same of whole islands: its flows follow from the dispatch. `bounded`: the
     rule that limits the dispatch is in force without an excess.
@@ -47,7 +47,7 @@ def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: b
 
 
 def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
-    """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
+    """Require in each island of the existing grid that generation and inflow over new circuits equal the load."""
     keys = network.circuits_to_build
     limit = max((variable.ub for variable in model.generated.values()), default=0.0)
     model.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
@@ -74,7 +74,7 @@ def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
 
 
 def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
-    """Limit new circuits to their ratings, and require of each installed one the flow that the angles at its ends give.
+    """Limit the grid's new circuits to their ratings; each installed one has the flow that the angles at its ends give.
 
     |flow| <= rating · installed, and |flow - susceptance · angle| <= susceptance · max_angle · (1 - installed).
     """
@@ -117,7 +117,7 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
 
 
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
-    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path."""
+    """Bound the angle between the ends of each new grid corridor, in radians, by the ratings along a path."""
     # A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits
     # and through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
     share = normal_share(data.grid) / BASE_MVA
@@ -141,7 +141,7 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
 
 
 def columns(model: Any, network: DcNetwork) -> list[Any]:
-    """Return the model's variables in the order of the network's columns; None where there is none."""
+    """Return the split model's variables in the order of the DC grid's columns; None where there is none."""
     generated, extra = dict(model.generated.items()), model.component("extra_mw")
     return [
         *(generated.get(node) for node in network.nodes),
@@ -154,14 +154,14 @@ def columns(model: Any, network: DcNetwork) -> list[Any]:
 
 
 def headroom(model: Any, data: SplitData) -> None:
-    """Limit the draw of each balancing authority's sites to its headroom."""
+    """Limit the draw in MW of each balancing authority's sites to its headroom."""
     areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
     limit = {area: data.authorities[area].headroom_mw for area in areas}
     model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
 
 
 def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
-    """Bound the modules of a site by its authority's headroom, or those of the campus by that of all."""
+    """Bound a site's modules by the headroom of its balancing authority, or the campus's by that of all."""
     if not data.grid.rules.headroom:
         return None
     areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
@@ -176,7 +176,7 @@ def _headroom_sentence(data: SplitData) -> str:
 
 
 def generation(model: Any, data: SplitData) -> None:
-    """Limit the dispatch of each node in MW to the generation of its plants; without flows, an authority's sites to it.
+    """Limit the dispatch of each grid node in MW to its plants' generation; without flows, an authority's sites to it.
 
     Plants may feed the sites and the load of other authorities: headroom limits what sites draw, and no plant.
     """
@@ -210,7 +210,7 @@ def _generation_sentence(data: SplitData) -> str:
 
 
 def rating(model: Any, data: SplitData) -> None:
-    """Limit each corridor's flow, in both directions, to the rating of its circuits, built ones included."""
+    """Limit the flow in MW on each grid corridor, both ways, to the rating of its circuits, built ones included."""
     share = normal_share(data.grid)
 
     def row(model: Any, key: str, sign: int) -> Any:
@@ -236,7 +236,7 @@ def _rating_sentence(data: SplitData) -> str:
 
 
 def security(model: Any, data: SplitData) -> None:
-    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
+    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power in MW.
 
     Of the loss of any unit each island's plants keep a share as reserve, unless building joins islands:
     generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.

@@ -1,4 +1,4 @@
-"""Lazy rows of a DC model, year by year: corridors above their ratings, before and after contingencies.
+"""Lazy rows of a DC site split, year by year: corridors above their ratings, before and after contingencies.
 
 Each year has injections of its own, so violations are sought year by year; the years share the columns of modules,
 openings and installed circuits, which are decided once. Cuts limit flows after a contingency, keep reserves, and make
@@ -44,7 +44,7 @@ Overload = tuple[float, int, int, bool, float]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j]."""
+    """A batch of contingencies for lazy rows: after j, flow l is flow[l] + factor[l, j] · source[j]."""
 
     unit: bool
     lost: Integers  # the corridor whose flow, or the node whose generation, is the source
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass
 class Contingencies:
-    """The contingencies of a topology that the N-1 rule asks for: a circuit of `lines`, the largest unit of `units`."""
+    """The contingencies of a topology under the N-1 rule: a circuit lost of `lines`, the largest unit of `units`."""
 
     network: DcNetwork
     topology: BuiltNetwork
@@ -78,17 +78,17 @@ class Contingencies:
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
     def cuts(self, point: Floats) -> list[GridCut]:
-        """Return cuts for the violations of a point, valid in this topology alone."""
+        """Return lazy cuts for the N-1 violations of a point of the site split, valid in this topology alone."""
         return [*self._overload_cuts(point), *self._island_cuts(point), *self._reserve_cuts(point)]
 
     def sides(self, line: int) -> tuple[Integers, Integers]:
-        """Return the nodes on either side of a bridge."""
+        """Return the nodes on each side of a bridge, a corridor whose loss splits an island."""
         net = self.topology.network
         side = net.bridges[line]
         return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
 
     def dark_load(self, line: int) -> Floats:
-        """Return the load of each node that goes dark with a bridge: that of a side without plants."""
+        """Return the load in MW of each node that goes dark with a bridge's loss: that of a side without plants."""
         load = np.zeros(self.topology.network.nodes)
         for nodes in self.sides(line):
             if self.network.available_mw[nodes].sum() <= 0:
@@ -96,7 +96,7 @@ class Contingencies:
         return load
 
     def batches(self) -> Iterable[Batch]:
-        """Return the factors of all contingencies, computed anew each time where they are too many to store."""
+        """Return the outage factors of all contingencies in batches, computed anew where too many to store."""
         few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
         return self._stored if few else chain(self._circuits(), self._responses())
 
@@ -130,7 +130,7 @@ class Contingencies:
             yield Batch(True, units, share * (response - of_node))
 
     def _bridge_factors(self, line: int) -> Floats:
-        """Compute each line's share of a lost bridge's flow when the plants on both sides respond on their own."""
+        """Compute each line's share of a lost bridge's flow after the contingency, plants responding on both sides."""
         net, available = self.topology.network, self.network.available_mw
         side, rest = self.sides(line)
         response = np.zeros(net.nodes)
@@ -146,7 +146,7 @@ class Contingencies:
         return factor
 
     def _conditions(self, line: int, point: Floats) -> list[Condition]:
-        """Return when the loss of a line counts: always, or while one of the sites at it is open; else nothing."""
+        """Return when a contingency (a lost line) counts: always, or while a site at it is open; else nothing."""
         condition = self.topology.condition
         if self.sites_at is None:
             return [condition]
@@ -154,7 +154,7 @@ class Contingencies:
         return [(*condition, (column, True)) for column in opened if point[column] > 0.5]
 
     def _overloads(self, point: Floats, flow: Floats) -> list[Overload]:
-        """Find the lines above their ratings after an outage: the worst, and at most a few of one monitored line."""
+        """Find lines above their ratings after a contingency: the worst, and at most a few of one monitored line."""
         rating_mw, overloads = self.topology.rating_mw, list[Overload]()
         limit = rating_mw * self.topology.network.circuits
         for batch in self.batches():
@@ -200,7 +200,7 @@ class Contingencies:
                 yield network.cut("security", name, sign * row, upper, condition=condition, reach=reach)
 
     def _island_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Require that each island left by a lost bridge feeds itself: no site without plants, no plant above limit."""
+        """Yield cuts for islands left by a lost bridge: fed by themselves, no site without plants, none over limit."""
         network, net, available = self.network, self.topology.network, self.network.available_mw
         injection, names = network.injection(point), list(network.nodes)
         for line in (line for line in self.lines if line in net.bridges):
@@ -230,7 +230,7 @@ class Contingencies:
                         yield network.cut("security", whole, row, upper, condition=condition, reach=reach)
 
     def _reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Require the same share of every plant of an island as reserve, that of its worst loss of a unit."""
+        """Yield cuts that require the same share of each plant of an island as reserve, by its worst loss of a unit."""
         if not self.units:
             return
         island, others, available = self.topology.network.island, self.others_mw, self.network.available_mw
@@ -247,7 +247,7 @@ class Contingencies:
                     yield self.reserve_cut(plant, worst)
 
     def reserve_cut(self, plant: int, lost: int | None) -> GridCut:
-        """Require one plant's reserve for the loss of another's unit; a plant alone in its island may not feed in."""
+        """Return the cut for a plant's reserve when another's unit is lost; one alone in its island may not feed in."""
         network, names = self.network, list(self.network.nodes)
         row = np.zeros(network.at["extra"].stop)
         row[plant] = 1.0
@@ -265,7 +265,7 @@ def _batched(items: list[int]) -> Iterator[list[int]]:
 
 
 class LazyRows:
-    """The lazy rows of all years: each year has the columns of its network, one year after the other.
+    """The lazy rows of all years of a site split: each year has its network's columns, one year after the other.
 
     Elsewhere than under its condition a cut is exceeded by its reach of `load_mw` at most.
     """
@@ -280,18 +280,18 @@ class LazyRows:
         self.stated: list[set[CutKey]] = [set() for _ in every_year]
 
     def forget(self) -> None:
-        """Take all rows back: none is stated any more."""
+        """Forget which lazy rows the split's model has, so that all may be stated again."""
         for keys in self.stated:
             keys.clear()
 
     def known(self) -> list[LazyRow]:
-        """Return the cuts that this split has met, of the rules in force."""
+        """Return the lazy rows of all cuts that this site split has met before, of the rules in force."""
         self.forget()
         pools = [network.pool.values() for network in self.networks]
         return self._rows([[cut for cut in pool if cut.rule in self.rules] for pool in pools])
 
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return cuts for violations of the point; those of N-1 once few ratings are violated, and not if `quick`."""
+        """Return lazy rows for a point's violations; those of N-1 once few ratings are violated, and not if `quick`."""
         self.networks[0].effort["rounds"] += 1
         by_year, max_cuts = list[list[GridCut]](), max(MAX_RATING_CUTS // len(self.networks), MIN_RATING_CUTS)
         for network, own in zip(self.networks, np.split(point, len(self.networks)), strict=True):
@@ -310,7 +310,7 @@ class LazyRows:
         return self._rows(by_year)
 
     def _rows(self, by_year: list[list[GridCut]]) -> list[LazyRow]:
-        """State the cuts of each year but those stated already, violated by the solver's own tolerance alone."""
+        """Return the lazy rows of each year's cuts but those stated already, loose where their condition fails."""
         rows, width = list[LazyRow](), len(self.columns) // len(self.networks)
         for i, (network, stated, cuts) in enumerate(zip(self.networks, self.stated, by_year, strict=True)):
             fresh = {cut.key: cut for cut in cuts if cut.key not in stated}
@@ -327,7 +327,7 @@ class LazyRows:
 
 
 def security_space(network: DcNetwork) -> dict[str, int]:
-    """Return the counts of the search for lazy rows, over all years: rounds, cuts and outages."""
+    """Count the rounds, cuts and outages of the search for lazy rows of a DC network, over all years."""
     rules = [cut.rule for year in (network, *network.of_years.values()) for cut in year.pool.values()]
     space = {"rounds": network.effort["rounds"], "rating_cuts": rules.count("rating")}
     if network.grid.rules.n1 in N1_RULES:

@@ -30,7 +30,7 @@ NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in n
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
-    """Return a smallest conflict, marked by what confirms it; None where a split exists, or where that is not known."""
+    """Return a smallest conflict of site rules, marked by what confirms it; None where a split exists or may exist."""
     data, deadline = gather(instance, request), Deadline(options.time_limit)
     if not split(data, RULES, options).infeasible:
         return None
@@ -69,7 +69,7 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
 
 
 def split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
-    """Return a split that satisfies these rules; infeasible where it is proven, in two runs, that none does."""
+    """Return a site split that satisfies these rules; infeasible where two runs prove that none does."""
     return _run(build(data, without=set(RULES) - set(rules)), options)
 
 
@@ -79,7 +79,7 @@ def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome
 
 
 def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
-    """Return the largest load of every candidate, the largest first, with the rules that stop it there.
+    """Return the largest load in MW of every candidate site alone, largest first, with the rules that stop it there.
 
     A rule is named whose own bound is that load, or without which one module more fits; where only several together
     hold it back, a smallest set of them.
@@ -93,7 +93,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         return m
 
     def most(site: str, rules: frozenset[str], enough: int | None = None) -> int | None:
-        """Return the most modules of a site alone under some rules, or as many as are enough; None: no answer."""
+        """Return the most modules of one site alone under some rules, or as many as are enough; None: no answer."""
         Deadline().check()  # a signal ends it
         m = stated(rules, enough)
         for other in data.candidates:
@@ -140,7 +140,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
-    """Return by how much each rule of a conflict must move at least, all others kept; a solution verifies each."""
+    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each."""
     data, pinned = gather(instance, SitesRequest()), "sites.racks"
     found = [_move(data, name, options) for name in rules if RULES[name].unit is not None and RULES[name].movable]
     if "rtt" in rules:
@@ -169,7 +169,7 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
 
 
 def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
-    """Minimise the sum by which one rule's rows move, beyond the excess that a soft rule allows anyway."""
+    """Minimise by how much the rows of one site rule must move, beyond the excess that a soft rule allows anyway."""
     Deadline().check()  # a signal ends it
     rule = RULES[name]
     # Where a rule also bounds something else, that bound gives way with it.

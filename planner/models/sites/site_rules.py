@@ -21,7 +21,7 @@ from planner.units import money
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a family of rows on a Pyomo block, the sentence that a conflict prints, and the bounds that it implies.
+    """A rule of the site split: its rows on a Pyomo block, the sentence that a conflict prints, and the bounds implied.
 
     Each bound is from the rule alone, None or 1 if it has none; rules of the split do not limit what one node carries.
     """
@@ -43,11 +43,11 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Name of the rule: that of the function that states its rows."""
+        """Return the name of the site rule: that of the function that states its rows."""
         return self.rows.__name__
 
     def label(self, index: Any) -> str:
-        """Return a row's name as reports print it: `headroom[SRP]`, `rtt[a,b]`, `budget`."""
+        """Return the name of a site rule's row as reports print it: `headroom[SRP]`, `rtt[a,b]`, `budget`."""
         if index is None:
             return self.name
         entries = index if isinstance(index, tuple) else (index,)
@@ -55,34 +55,34 @@ class Rule:
 
 
 def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
-    """Return how far a soft rule's rows may exceed their limits together, in the rule's unit; 0 for a hard rule."""
+    """Return how far a soft site rule's rows may exceed their limits together, in the rule's unit; 0: a hard rule."""
     soft = data.grid.rules.soft.get(rule)
     return 0.0 if soft is None else rows * soft.max_excess
 
 
 def modules_within(data: SplitData, rule: str, mw: float | None, rows: int = 1) -> float | None:
-    """Return the modules that a limit in MW and the excess of its soft rule allow; None without a limit."""
+    """Return the modules that a site rule's limit in MW, and the excess of a soft rule, allow; None without a limit."""
     return None if mw is None else (mw + soft_excess(data, rule, rows)) / data.module_mw
 
 
 def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
-    """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
+    """Return the draw in MW of some sites of a split at the grid: their modules, and the load `extra_mw`, if any."""
     extra, own = model.component("extra_mw"), data.module_mw * sum(model.modules[site] for site in sites)
     return own + (0 if extra is None else sum(extra[site] for site in sites))
 
 
 def megawatts(value: float) -> str:
-    """Return a power as sentences print it."""
+    """Return a power in MW as the sentence of a site rule prints it."""
     return f"{value:,.6g} MW"
 
 
 def demand(model: Any, _: SplitData) -> None:
-    """Require one module at least."""
+    """Require at least one module on the campus."""
     model.demand = pyo.Constraint(expr=sum(model.modules.values()) >= 1)
 
 
 def pins(model: Any, data: SplitData) -> None:
-    """Fix the pinned racks of the campus and of single sites, and limit the open sites to the pinned maximum."""
+    """Fix the pinned racks of the campus and of its sites, and limit the open sites to the pinned maximum."""
     model.pins = pyo.Constraint(pyo.Any)
     if data.pins.racks is not None:
         model.pins["sites.racks"] = data.module_racks * sum(model.modules.values()) == data.pins.racks
@@ -104,7 +104,7 @@ def _pins_sentence(data: SplitData) -> str:
 
 
 def budget(model: Any, data: SplitData) -> None:
-    """Limit capital plus the counted years of energy to the budget, in M$."""
+    """Limit the campus's capital plus counted years of energy to the budget, in M$."""
     limits = data.instance.limits
     if limits.budget_usd is not None:
         spent = capital_musd(model, data) + limits.budgeted_years * energy_musd(model, data)
@@ -127,20 +127,20 @@ def _paid_modules(data: SplitData) -> float | None:
 
 
 def site_count(model: Any, data: SplitData) -> None:
-    """Limit the number of open sites."""
+    """Limit the number of open sites of the campus."""
     if data.grid.rules.max_sites is not None:
         model.site_count = pyo.Constraint(expr=sum(model.open.values()) <= data.grid.rules.max_sites)
 
 
 def facility_power(model: Any, data: SplitData) -> None:
-    """Limit the draw of all sites together."""
+    """Limit the draw in MW of all sites of the campus together."""
     limit = data.instance.limits.facility_power_mw
     if limit is not None:
         model.facility_power = pyo.Constraint(expr=load_mw(model, data, data.candidates) <= limit)
 
 
 def fault_split(model: Any, data: SplitData) -> None:
-    """Require sites in enough interconnections, and limit the share of all racks in any one of them."""
+    """Require sites in enough interconnections (synchronous areas), and limit any one's share of all racks."""
     # An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
     rule = data.grid.rules.fault_split
     if not rule.enabled:
@@ -165,7 +165,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
 
 
 def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
-    """Bound an open site's modules by the racks less the others' largest shares, where each is alone in its area."""
+    """Bound from below an open site's modules by racks less others' largest shares, if each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
     left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share
@@ -173,7 +173,7 @@ def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
 
 
 def min_split_modules(data: SplitData, modules: int) -> int:
-    """Bound the modules of all sites where one has `modules`, which the split over areas holds to a share of all."""
+    """Bound from below the modules of all sites where one has `modules`, by the largest share of an interconnection."""
     split = data.grid.rules.fault_split
     binds = split.enabled and "fault_split" not in data.grid.rules.soft
     return math.ceil(modules / split.max_share - 1e-9) if binds else modules
@@ -217,7 +217,7 @@ def area(model: Any, data: SplitData) -> None:
 
 
 def max_cooled_modules(data: SplitData, site: str, _: int) -> float | None:
-    """Bound the modules of a site by the land that their cooling takes; None where either is not given."""
+    """Bound a site's modules by the land that their cooling takes; None where either is not given."""
     land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
     return None if land is None or module is None else (land + soft_excess(data, "area")) / module
 
@@ -327,7 +327,7 @@ def _floor(value: float) -> int:
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
-    """Bound the modules of the whole campus: the smallest of each rule's own bound and of `known`, if it is given."""
+    """Bound the modules of the whole campus by each site rule alone, and by `known` where it is given."""
     limits = [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
@@ -338,13 +338,13 @@ def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None
 
 
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
-    """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
+    """Bound one site's modules by each site rule alone, to tie them to its opening; `modules` bounds the campus."""
     limits = [bound for rule in rules if (bound := rule.max_site_modules(data, site, modules)) is not None]
     return _floor(min([float(modules), *limits]))
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
-    """Bound the open sites by each rule alone."""
+    """Bound the number of open sites by each site rule alone."""
     return min([len(data.candidates), *(bound for rule in rules if (bound := rule.max_sites(data)) is not None)])
 
 
@@ -368,7 +368,7 @@ def _rtt_sentence(data: SplitData) -> str:
 
 
 def wan_capacity(model: Any, data: SplitData) -> None:
-    """Allow at most one site of a pair that the fibre cannot join, and no set of sites that the request refuses."""
+    """Allow at most one site of a pair that fibre cannot join, and no set of sites that the request refuses (WAN)."""
     apart = sorted(data.disconnected)
     model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)

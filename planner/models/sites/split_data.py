@@ -1,4 +1,4 @@
-"""Sets, parameters and costs of the site split: candidates, the grid, pins, links, and scenarios of its years.
+"""The data of the site split: candidates, the grid, pins, links, costs, and scenarios of its years.
 
 A scenario is the split's data with other headroom, generation and prices, stated on a block of its own. Robust: the
 split runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
@@ -28,7 +28,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """Decisions fixed by hand."""
+    """Pins of the site split: racks of the campus and of sites, and the most open sites, fixed by hand."""
 
     racks: int | None = None
     max_sites: int | None = None
@@ -37,7 +37,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitData:
-    """Everything that the rules of one site split read."""
+    """The data of one site split: everything that its rules read."""
 
     instance: Instance
     request: SitesRequest
@@ -55,53 +55,53 @@ class SplitData:
 
     @property
     def module_racks(self) -> int:
-        """Racks of one module."""
+        """Return the racks of one module of the split."""
         return self.hardware.racks_per_module
 
     @property
     def module_mw(self) -> float:
-        """Power of one module at the grid connection."""
+        """Return the power of one module of the split at the grid connection, in MW."""
         return cost.facility_mw(self.hardware, self.module_racks)
 
     @property
     def new_circuits(self) -> dict[str, int]:
-        """The most circuits that can be built in each corridor."""
+        """Return the most circuits that can be built in each corridor of the split's grid."""
         return {name: line.max_circuits for name, line in self.corridors.items() if isinstance(line, NewLine)}
 
     def spare_mw(self, authorities: Collection[str]) -> float:
-        """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
+        """Compute the MW that some authorities' plants can feed into the split's grid beyond their load, at least 0."""
         there = (node for node in self.grid.nodes if node.balancing_authority in authorities)
         return max(0.0, sum(node.generation_mw - node.load_mw for node in there))
 
     def sites_of(self, authority: str) -> list[str]:
-        """Return the candidates of a balancing authority."""
+        """Return the candidate sites of the split in a balancing authority."""
         return [site for site, node in self.candidates.items() if node.balancing_authority == authority]
 
     def usd_per_mwh(self, site: str) -> float:
-        """Return the energy price at a site."""
+        """Return the energy price at a site of the split, in USD per MWh."""
         return self.authorities[self.candidates[site].balancing_authority].energy_usd_per_mwh
 
     def energy_musd(self, site: str) -> float:
-        """Return the price of one module's energy for a year at a site, in M$."""
+        """Return the price in M$ of one module's energy for a year at a site of the split."""
         return cost.energy_usd_per_year(self.module_mw, self.usd_per_mwh(site)) / 1e6
 
     def interconnection(self, site: str) -> str:
-        """Return the synchronous area of a site."""
+        """Return the interconnection (synchronous area) of a site of the split."""
         return self.authorities[self.candidates[site].balancing_authority].interconnection
 
     @property
     def load_musd(self) -> float:
-        """Price in M$ of the building and the interconnection of a MW more that a site draws."""
+        """Return the price in M$ of a MW more of a site's draw in the split: its building and its grid connection."""
         prices, overhead = self.grid.prices, self.hardware.facility_overhead_factor
         return (prices.building_usd_per_it_mw / overhead + prices.interconnection_usd_per_mw) / 1e6
 
     def rtt_ms(self, pair: Pair) -> float:
-        """Return the round trip between two sites."""
+        """Return the round trip in ms between two sites of the split."""
         return wan.rtt_ms(self.wan, self.pairs[pair])
 
 
 def gather(instance: Instance, request: SitesRequest) -> SplitData:
-    """Gather the data of a split; refuse an instance with which the rules cannot be stated."""
+    """Gather the data of a site split from an instance; refuse one with which the rules cannot be stated."""
     grid = instance.grid
     if grid is None:
         raise InputError("grid: missing; a site split needs balancing_authorities and nodes")
@@ -173,12 +173,12 @@ def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
 
 
 def rack_musd(data: SplitData) -> float:
-    """Return the price of a module's racks with their fabric."""
+    """Return the price in M$ of a split's module: its racks with their fabric."""
     return data.module_racks * (cost.rack_of(data.hardware).price_usd + data.request.fabric_usd_per_rack) / 1e6
 
 
 def site_musd(data: SplitData) -> tuple[float, float]:
-    """Return the fixed part of a site's price and that of one module."""
+    """Return the fixed part of a site's price in M$, and the part of each module of the split."""
     fixed = cost.site_capex_usd(data.grid, it_mw=0, facility_mw=0)
     it_mw = cost.it_mw(data.hardware, data.module_racks)
     one = cost.site_capex_usd(data.grid, it_mw=it_mw, facility_mw=data.module_mw)
@@ -186,12 +186,12 @@ def site_musd(data: SplitData) -> tuple[float, float]:
 
 
 def module_capital_musd(data: SplitData) -> float:
-    """Return the price of one module with its fabric and its part of the site."""
+    """Return the capital in M$ of one module of the split, with its fabric and its part of the site."""
     return rack_musd(data) + site_musd(data)[1]
 
 
 def capital_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of racks with their fabric, sites, new lines and upgrades."""
+    """Return the capital in M$ of a split: racks with their fabric, sites, new lines and upgrades."""
     fixed, module = site_musd(data)
     new = [line for line in data.corridors.values() if isinstance(line, NewLine)]
     lines = sum(model.circuits[line.id] * (line.capex_usd / 1e6) for line in new)
@@ -202,12 +202,12 @@ def capital_musd(model: Any, data: SplitData) -> Any:
 
 
 def energy_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of a year's energy, at the price of each site's authority."""
+    """Return the price in M$ of a year's energy of a split, at the price of each site's authority."""
     return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
 
 
 def scenarios(data: SplitData) -> dict[str, SplitData]:
-    """Return the data of all scenarios that count, by name: their figures in place of the grid's."""
+    """Return the split's data of all grid scenarios that count, by name: their figures in place of the grid's."""
     by_name: dict[str, SplitData] = {}
     counted = data.grid.scenarios if data.grid.rules.scenarios != "off" else ()
     for scenario in sorted(counted, key=lambda scenario: scenario.name):
@@ -232,7 +232,7 @@ def scenarios(data: SplitData) -> dict[str, SplitData]:
 
 
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
-    """Add the block of a scenario, with the modules that its sites run and the split's own circuits."""
+    """Add the block of a grid scenario to the split's model, with the modules that sites run and the same circuits."""
     block = pyo.Block()
     model.add_component(f"scenario_{name}", block)
     block.circuits = pyo.Reference(dict(model.circuits.items()))
@@ -255,17 +255,17 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
 
 
 def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
-    """Return the block of every scenario that counts, with its data."""
+    """Return the block of every grid scenario that counts in the split's model, with its data."""
     return {name: (model.component(f"scenario_{name}"), year) for name, year in scenarios(data).items()}
 
 
 def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
-    """List the rows and the data of each year of the split: the model's own, then those of the scenarios."""
+    """List the model block and the data of each year of the split: the model's own, then those of the scenarios."""
     return [(model, data), *scenario_blocks(model, data).values()]
 
 
 def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
-    """Return the price of a year's energy in each scenario that counts, and of the curtailed work, in M$."""
+    """Return the price in M$ of a year's energy in each scenario of the split that counts, and of curtailed work."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
     extra, costs = model.component("extra_mw"), dict[str, Any]()
     for name, (block, year) in scenario_blocks(model, data).items():

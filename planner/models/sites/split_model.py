@@ -27,12 +27,12 @@ RULES: dict[str, Rule] = {
 
 
 def rules_without(names: Collection[str] = ()) -> list[Rule]:
-    """Return the rules but those named."""
+    """Return all rules of the site split but those named."""
     return [rule for name, rule in RULES.items() if name not in names]
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let the rows of a rule be exceeded by `limit` each; return `<rule>_<name>` of the block, None without rows."""
+    """Let a site rule's rows in a split model be exceeded by `limit` each: `<rule>_<name>` of the block, or None."""
     rows = block.component(rule.name)
     if rows is None or not len(rows):
         return None
@@ -48,7 +48,7 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
 
 
 def penalty_musd(block: Any, data: SplitData) -> Any:
-    """Return the price of the excess of soft rules for a year, in M$."""
+    """Return the price in M$ a year of the excess of the soft rules in a site split's model."""
     total: Any = 0.0
     for name, soft in sorted(data.grid.rules.soft.items()):
         excess = block.component(f"{name}_excess")
@@ -67,7 +67,7 @@ def build(
     max_extra_mw: float = 0.0,
     max_modules: int | None = None,
 ) -> pyo.ConcreteModel:
-    """Build the model without the named rules and without an objective; `sites` fixes the number of open sites.
+    """Build the MILP of the site split without the named rules and an objective; `sites`: the number of open ones.
 
     Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or
     priced. `extend` adds decisions before the rules; where it creates `extra_mw` by site, these are loads in MW in
@@ -103,7 +103,7 @@ def build(
 
 
 def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None, total: int) -> None:
-    """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
+    """Create a split's decisions, and tie modules to open sites: min · open[s] <= modules[s] <= max · open[s]."""
     minimum, racks = 1, data.pins.racks if any(rule.rows is site_rules.pins for rule in rules) else None
     if racks is not None:  # the racks in all are known
         most = site_rules.max_sites(data, rules) if sites is None else sites

@@ -51,20 +51,20 @@ from planner.physics.network.topology import TIERS, Design
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dragonfly(Design):
-    """Groups of routers: `leaf_bundle` links join two of a group, `group_links` two groups; both fix the ports up."""
+    """A dragonfly: groups of routers, `leaf_bundle` links between two of a group, `group_links` between two groups."""
 
     grouped: ClassVar[bool] = True
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:1]
 
     @classmethod
     def of(cls, **choices: Any) -> Self:
-        """Return a dragonfly with the ports that its bundles and groups make."""
+        """Return a dragonfly with the uplink ports that its bundles and groups make."""
         design = cls(**{**choices, "leaf_up": choices.get("leaf_up") or 1})
         return replace(design, leaf_up=choices.get("leaf_up") or design.local_ports, spine_up=design.global_ports)
 
     @property
     def group_sizes(self) -> Counter[int]:
-        """Count the groups of one network by their number of leaves: {leaves of a group: groups}."""
+        """Count the groups of one network of a dragonfly by their number of leaves: {leaves of a group: groups}."""
         sizes: Counter[int] = Counter()
         domains = part_sizes(self.domains, self.domains_per_pod)
         for x, nx in part_sizes(self.rails, self.rails_per_pod).items():
@@ -74,37 +74,37 @@ class Dragonfly(Design):
 
     @property
     def pod_uplinks(self) -> int:
-        """Links that leave a group."""
+        """Count the links that leave a group of the dragonfly."""
         return (self.pods - 1) * self.group_links
 
     @property
     def local_links(self) -> int:
-        """Cables inside groups."""
+        """Count the cables inside the groups of a dragonfly."""
         return self.networks * self.leaf_bundle * sum(n * a * (a - 1) // 2 for a, n in self.group_sizes.items())
 
     @property
     def global_links(self) -> int:
-        """Cables between groups."""
+        """Count the cables between the groups of a dragonfly."""
         return self.networks * self.group_links * (self.pods * (self.pods - 1) // 2)
 
     @property
     def switch_pairs(self) -> int:
-        """Pairs of switches that a bundle joins; links between groups count one by one."""
+        """Count the pairs of a dragonfly's switches that a bundle joins; links between groups count one by one."""
         return self.local_links // self.leaf_bundle + self.global_links
 
     def router_ports(self, size: int) -> int:
-        """Count the ports of a router towards other routers, in a group of `size` routers."""
+        """Count the ports of a dragonfly's router towards other routers, in a group of `size` routers."""
         return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
 
     @property
     def up_port_range(self) -> tuple[int, int]:
-        """Ports towards other switches of the router that has the fewest of them, and of the one that has most."""
+        """Count the ports of dragonfly routers towards other switches: of the router with the fewest, and the most."""
         fewest = ((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
         return min(fewest), max(self.router_ports(a) for a in self.group_sizes)
 
     @property
     def core_share(self) -> float:
-        """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
+        """Return the share of endpoints' rate that can leave a full leaf, and cross between halves of a dragonfly."""
         leaf = min(self.up_port_range) * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
@@ -114,14 +114,14 @@ class Dragonfly(Design):
 
     @property
     def exits(self) -> dict[str, float]:
-        """Links assured to the traffic that leaves a leaf and a group, where there are several."""
+        """Return the links assured to the traffic that leaves a leaf and, where a dragonfly has several, a group."""
         spines = self.spines_per_pod if self.tiers > 1 else None
         own: dict[str, Any] = {"links": self.group_links, "groups": self.pods, "valiant": self.valiant}
         leaf, pod = assured_links(self.group_sizes, self.leaf_bundle, spines, **own)
         return {"leaf": np.asarray(leaf).item()} | ({"pod": np.asarray(pod).item()} if self.spine_up else {})
 
     def faults(self) -> list[str]:
-        """Return which ports or bundles do not add up."""
+        """Return the faults of a dragonfly's wiring: ports or bundles that do not add up."""
         rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
         if min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
@@ -143,18 +143,18 @@ class Dragonfly(Design):
 
     @property
     def wan_links_per_group(self) -> int:
-        """Links from the WAN gateway to the group that has most of them: they go to the groups in turn."""
+        """Count the links from the WAN gateway to the dragonfly's group with the most: they go to groups in turn."""
         return math.ceil(self.wan_ports / self.pods)
 
     @property
     def top_ports(self) -> tuple[int, int]:
-        """Ports taken, and links from the WAN gateway, of the router to which that leaves the fewest ports free."""
+        """Count ports taken, and links from the WAN gateway, of the dragonfly's router with the fewest ports free."""
         ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
-        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured."""
+        """Return for a dragonfly's leaf and group the links that the exchange between sites takes, and all assured."""
         if not self.wan_ports:
             return {}
         rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
@@ -163,12 +163,12 @@ class Dragonfly(Design):
 
     @property
     def local_ports(self) -> int:
-        """Ports of a router towards those of a full group."""
+        """Count the ports of a dragonfly's router towards the others of a full group."""
         return (max(self.group_sizes) - 1) * self.leaf_bundle
 
     @property
     def global_ports(self) -> int:
-        """Ports towards other groups of a switch of a full group."""
+        """Count the ports towards other groups of a switch of a full group of the dragonfly."""
         return math.ceil(self.pod_uplinks / max(self.group_sizes))
 
     def stages(self) -> list[Stage]:
@@ -178,18 +178,18 @@ class Dragonfly(Design):
         return [Stage("leaf", "leaf", count, of) for count, of in ends if count]
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the router and port at which links of a network's WAN gateway end, by number."""
+        """Return the dragonfly's router and port at which numbered links of a network's WAN gateway end."""
         return RouterGroups(self).out(network, number % self.pods, number // self.pods, behind=self.pod_uplinks)
 
     def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
-        """Return the network of links between groups, and the group and the link's number there at both ends."""
+        """Return the network of links between dragonfly groups, and the group and link number there at both ends."""
         each = self.pods * (self.pods - 1) // 2 * self.group_links
         pair, k = divmod(link % each, self.group_links)
         low, high = two_of(pair)
         return link // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage, those of GPUs first; routers are amid their group's racks."""
+        """Yield a dragonfly's cables of each stage by length, GPUs' first; routers are amid their group's racks."""
         yield from Design.runs(self, places)  # those between tiers: none of a dragonfly
         if self.tiers == 1:
             yield adjacent_metres(places), self.local_links
@@ -200,14 +200,14 @@ class Dragonfly(Design):
             yield metres, links * across**2
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
+        """Yield the cables by length between the WAN gateway, amid the site, and a dragonfly's groups in turn."""
         links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
         yield places.to_middle(self.racks_around("spine"), self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DragonflyPlus(Dragonfly):
-    """Groups of leaves below spines: `leaf_bundle` links join a leaf to each spine of its group."""
+    """A dragonfly+: groups of leaves below spines; `leaf_bundle` links join a leaf to each spine of its group."""
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
@@ -215,11 +215,11 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def local_links(self) -> int:
-        """Cables inside groups."""
+        """Count the cables inside the groups of a dragonfly+."""
         return self.leaves * self.leaf_up
 
     def faults(self) -> list[str]:
-        """Return which ports or bundles do not add up."""
+        """Return the faults of a dragonfly+'s wiring: ports or bundles that do not add up."""
         bundle, up = self.leaf_bundle, self.leaf_up
         if min(bundle, up, self.rails_per_pod, self.domains_per_pod) < 1 or up % bundle:
             return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
@@ -233,12 +233,12 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def top_ports(self) -> tuple[int, int]:
-        """Ports taken, and links from the WAN gateway, of a spine: all groups have as many."""
+        """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
         return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
 
     @property
     def global_ports(self) -> int:
-        """Ports of a spine towards other groups."""
+        """Count the ports of a dragonfly+'s spine towards other groups."""
         return math.ceil(self.pod_uplinks / self.spines_per_pod)
 
     def stages(self) -> list[Stage]:
@@ -247,14 +247,14 @@ class DragonflyPlus(Dragonfly):
         return [inside, Stage("spine", "spine", self.global_links, self._between_spines)]
 
     def _between_spines(self, link: Ints) -> Ends:
-        """Return the ends of cables between groups: each two groups have as many, over their spines in turn."""
+        """Return the ends of a dragonfly+'s cables between groups: any two have as many, over their spines in turn."""
         network, ends = self.group_pairs(link)
         s, first = self.spines_per_pod, network * self.pods
         low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
         return *low, *high
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the spine and port at which links of a network's WAN gateway end, by number."""
+        """Return the dragonfly+'s spine and port at which numbered links of a network's WAN gateway end."""
         group, own, s = number % self.pods, number // self.pods, self.spines_per_pod
         return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
 
@@ -278,7 +278,7 @@ class RouterGroups:
         return leaf
 
     def inside(self, link: Ints) -> Ends:
-        """Return the ends of cables inside groups: a router has ports for each other of its group, in order."""
+        """Return the ends of cables inside a dragonfly's groups: a router has ports for each other in order."""
         design = self.d
         network, own = link // self.first[-1], link % self.first[-1]
         group = np.searchsorted(self.first, own, side="right") - 1
@@ -289,19 +289,19 @@ class RouterGroups:
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
     def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
-        """Return the router and port of links out of a group, over its routers in turn, `behind` as many others."""
+        """Return the router and port of links out of a dragonfly group, over its routers in turn, `behind` others."""
         size = self.routers[group]
         first = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle - (-behind // size)
         return self._leaf(network, group, number % size), first + number // size
 
     def between(self, link: Ints) -> Ends:
-        """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""
+        """Return the ends of cables between dragonfly groups: any two have as many, over their routers in turn."""
         network, (low, high) = self.d.group_pairs(link)
         return *self.out(network, *low), *self.out(network, *high)
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:
-    """Return the members i < j of pairs by number j·(j - 1)/2 + i."""
+    """Return the members i < j of pairs of a dragonfly's routers or groups, by number j·(j - 1)/2 + i."""
     high = ((1 + np.sqrt(1 + 8 * pair.astype(np.float64))) / 2).astype(np.int64)
     high -= high * (high - 1) // 2 > pair
     high += high * (high + 1) // 2 <= pair
@@ -309,7 +309,7 @@ def two_of(pair: Ints) -> tuple[Ints, Ints]:
 
 
 def part_sizes(items: int, size: int) -> dict[int, int]:
-    """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
+    """Return the sizes of a dragonfly's groups along one axis, and the count of each: full, perhaps one smaller."""
     full, rest = divmod(items, size)
     return {part: times for part, times in ((size, full), (rest, 1)) if part and times}
 
@@ -317,7 +317,7 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
 def assured_links(
     sizes: Collection[int], bundle: Num, spines: Num | None, *, links: Num, groups: int, valiant: bool
 ) -> tuple[Num, Num]:
-    """Return the links assured to what leaves a leaf, or router, and a group of such `sizes`; numbers or arrays.
+    """Return the links of a dragonfly assured to what leaves a leaf, or router, and a group; numbers or arrays.
 
     A group has `spines` spines, None where it has routers alone, and `links` links to each other one.
     """
@@ -343,7 +343,7 @@ def exchanged_links(
     *,
     valiant: bool,
 ) -> tuple[Num, Num]:
-    """Return the links' worth that the exchange between sites loads of a leaf and of a group, of those assured.
+    """Return how many links of a dragonfly's leaf and group the exchange between sites takes, of those assured.
 
     `shares`: of a stage's racks in one of each; `rails`: of a network and a group. The `ports` of the WAN gateway go to
     the groups in turn, in each to its routers, of which a group has `routers` or more, or (0) to its spines.
@@ -358,7 +358,7 @@ def exchanged_links(
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
-    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays."""
+    """Compute the bundles between two routers of a dragonfly assured to traffic that leaves one; numbers or arrays."""
     # Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
     several = np.minimum(links, 1)
     if not valiant:
@@ -368,5 +368,5 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound ceil(links / switches) over links / switches: the fullest switch over the mean where links go in turn."""
+    """Bound a dragonfly switch's links over the mean, ceil(links / switches) over links / switches, links in turn."""
     return 1 + (switches - 1) / links

@@ -1,4 +1,4 @@
-"""Fabric families, the designs of each, and their cables port to port and in metres, with cost and power.
+"""Fabric families, the designs of each, and the cables of a design port to port and in metres, with cost and power.
 
 A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """
@@ -41,14 +41,14 @@ MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow t
 
 
 class RackPorts(NamedTuple):
-    """How the GPUs of a rack meet the fabric: sets with a leaf each, GPUs of a set, and networks side by side."""
+    """How the GPUs of a rack meet a fabric design: sets with a leaf each, GPUs of a set, networks side by side."""
 
     rails: int
     rail_gpus: int
     apart: int
 
     def shared(self, rails_per_leaf: int) -> "RackPorts":
-        """Return the ports where a leaf takes the GPUs of several rails."""
+        """Return the rack's ports of a fabric design in which a leaf takes the GPUs of several rails."""
         return RackPorts(self.rails // rails_per_leaf, self.rail_gpus * rails_per_leaf, self.apart)
 
 
@@ -109,14 +109,14 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 
 def joined_modules(instance: Instance, joined: float) -> float:
-    """Bound the modules of a site that have racks in its fabric, given the racks that this joins."""
+    """Bound the modules of a site that have racks in its fabric, given the racks that the fabric joins."""
     return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
 
 
 def _two_tier_racks(
     network: Network, pins: Mapping[str, Any], leaf: Switch, split: int, rack: RackPorts, nic_gbps: float
 ) -> int:
-    """Bound the racks that leaves of a model join below spines, of which each has a port at least for every leaf."""
+    """Bound the racks that a two-tier fabric joins: leaves of a model below spines with a port for every leaf."""
     racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
     spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
     ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
@@ -147,7 +147,7 @@ def design_for(
     nic_bytes_per_second: float,
     **choices: Any,
 ) -> Design:
-    """Return the design that `choices` give for `racks` racks; `models` are the tiers' switches from the leaf up."""
+    """Return the fabric design that `choices` give for `racks` racks; `models` are the switches from the leaf up."""
     kind, (leaf, *above) = FAMILIES[family].design, models
     names = zip(("spine_ports", "core_ports", "super_spine_ports"), above, strict=False)
     choices |= {name: switch.ports for name, switch in names if switch.name != leaf.name}
@@ -158,7 +158,7 @@ def design_for(
 
 
 def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_bytes_per_second: float) -> Design:
-    """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
+    """Return the fabric design of a plan's site of `racks` racks of `gpus` GPUs; `design_fault` passes its fabric."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus).shared(fabric.rails_per_leaf), family.design
     own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
@@ -180,7 +180,7 @@ def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_b
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:
-    """Return which of a fabric's choices makes its counts meaningless, None where none does."""
+    """Return which choice of a plan's fabric makes the counts of its design meaningless, None where none does."""
     if racks < 1 or not 1 <= fabric.lanes <= MAX_LANES:
         return f"{racks} racks and {fabric.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
     if fabric.split < 1:
@@ -241,7 +241,7 @@ BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough 
 
 @dataclass(frozen=True, slots=True)
 class StageCables:
-    """Some cables of one stage: the switch and port at each end."""
+    """Some cables of one stage of a fabric design: the switch and port at each end."""
 
     low_tier: str
     high_tier: str
@@ -252,7 +252,7 @@ class StageCables:
 
 
 def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
-    """Yield every cable of a design once, block by block; the design can be wired."""
+    """Yield every cable of a fabric design once, block by block; the design can be wired."""
     for stage in stages(design):
         for first in range(0, stage.count, block):
             numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
@@ -260,7 +260,7 @@ def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
 
 
 def stages(design: Design) -> list[Stage]:
-    """Return the stages of a design from the GPUs up."""
+    """Return the stages of cables of a fabric design from the GPUs up, its WAN gateway's last."""
     all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
 
     def wan_gateway_uplinks(link: Ints) -> Ends:
@@ -275,12 +275,12 @@ def stages(design: Design) -> list[Stage]:
 
 
 def switch_counts(design: Design) -> dict[str, int]:
-    """Return the switches of each tier that a design has, its WAN gateway among them."""
+    """Count the switches of each tier of a fabric design, those of its WAN gateway among them."""
     return {tier: count for tier, count in (design.tier_switches | {WAN_GATEWAY: design.wan_gateways}).items() if count}
 
 
 def _endpoints(design: Design, link: Ints) -> Ends:
-    """Return the ends of GPU links: set g of a domain meets at its leaf g, or all at the one switch; lanes in turn."""
+    """Return the ends of a fabric design's GPU links: set g of a domain meets at leaf g, or all at one switch."""
     gpu, lane = link // design.lanes, link % design.lanes
     rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
     apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
@@ -293,7 +293,7 @@ def _endpoints(design: Design, link: Ints) -> Ends:
 
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
-    """Return a function from a block of cables to their lengths in metres; places are computed once."""
+    """Return a function from a block of a fabric design's cables to their lengths in metres."""
     places = Places(floor, design.racks)
     middles = {tier: places.runs(design.racks_around(tier)) for tier in ("gpu", *switch_counts(design))}
 
@@ -306,7 +306,7 @@ def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
 
 
 def _place(design: Design, tier: str, index: Ints) -> Ints:
-    """Return the place of GPUs or switches of a tier, all networks alike: the number of the run of racks they serve."""
+    """Return the place on the floor of a design's GPUs or switches of a tier: the run of racks that they serve."""
     if tier == "gpu":
         return index // design.gpus_per_rack
     if tier == "leaf":
@@ -321,24 +321,24 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Price, the watts over the years included, and power."""
+    """The bill of a fabric design: price in USD, the watts over the years included, and power in MW."""
 
     usd: float
     mw: float
 
 
 def by_reach(network: Network) -> bool:
-    """Return whether links are priced by their length."""
+    """Return whether a network's fabric links are priced by their length."""
     return network.floor is not None and bool(network.media)
 
 
 def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
-    """Return the model of each tier: the leaf's, those of the tiers above it, and the leaf's where none is given."""
+    """Return the switch model of each tier of a fabric design: the leaf's where none is given above it."""
     return dict(zip(TIERS, (switch, *above, *[switch] * (len(TIERS) - 1 - len(above))), strict=True))
 
 
 def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
-    """Return the price and power of a design, of the models `above` the leaf's; infinite where no medium reaches."""
+    """Return the price and power of a fabric design, of models `above` the leaf's; infinite where no medium reaches."""
     boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     ends, *links = _bills(network, design, design.runs, (0, design.endpoint_links), (design.switch_links, 0))
     each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
@@ -349,7 +349,7 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
 
 
 def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
-    """Return price and power of a WAN gateway's switches, amid the site, and of its links to the fabric."""
+    """Return price and power of a fabric's WAN gateway: its switches, amid the site, and its links to the fabric."""
     # The ports and optics towards the wide area are in the price of a wavelength.
     if not design.wan_ports:
         return Bill(0.0, 0.0)
@@ -360,7 +360,7 @@ def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
 
 
 def endpoint_factor(switch: Switch, split: int) -> float:
-    """Return price and power of a GPU's link over those of the network's links, by its share of a split port."""
+    """Return price and power of a GPU's link over those of the fabric's links, by its share of a split port."""
     least = switch.breakout_link_factor
     return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
 
@@ -368,7 +368,7 @@ def endpoint_factor(switch: Switch, split: int) -> float:
 def _bills(
     network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]], *flat: tuple[int, int]
 ) -> Iterator[Bill]:
-    """Yield the price and power of cables run by run; without lengths, of (switch, endpoint) links at one price."""
+    """Yield the price and power of a fabric design's cables run by run, or of (switch, endpoint) links at one price."""
     if network.floor is None or not by_reach(network):
         cables, (end_usd, up_usd) = network.cables, link_usd(network)
         for switch_links, endpoint_links in flat:
@@ -384,17 +384,17 @@ def _bills(
 
 
 def media_table(network: Network) -> MediaTable:
-    """Return the instance's media as a table."""
+    """Return the media of the network's fabric cables as a table."""
     return MediaTable.of(media_of(network), network.power_usd_per_watt)
 
 
 def switch_usd(network: Network, switch: Switch) -> float:
-    """Return the price of a switch with its power over the years."""
+    """Return the price in USD of a fabric switch with its power over the years."""
     return switch.price_usd + switch.power_watts * network.power_usd_per_watt
 
 
 def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
-    """Return the price of a link to a GPU and of one between switches, power over the years included, by no length."""
+    """Return the price in USD of a fabric link of a GPU and of one between switches, power included, without length."""
     cables, (ends, up) = network.cables, link_usd(network)
     watts = network.optics.power_watts * network.power_usd_per_watt
     ends = (ends + cables.endpoint_transceivers * watts) * endpoint_factor(switch, split)
@@ -402,22 +402,22 @@ def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, f
 
 
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
-    """Compute the rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
+    """Compute the fabric rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
 
 
 def min_fabric_usd(network: Network | None) -> float:
-    """Bound the price of any fabric for one cabled GPU, in dollars: the shortest link, and a port of a full leaf."""
+    """Bound the price in USD of any fabric for one cabled GPU: the shortest link, and a port of a full leaf."""
     return min((usd for usd, _ in _min_ports(network)), default=0.0)
 
 
 def min_fabric_mw(network: Network | None) -> float:
-    """Bound the power of any fabric for one cabled GPU, in MW: its link, and a port of a full leaf."""
+    """Bound the power in MW of any fabric for one cabled GPU: its link, and a port of a full leaf."""
     return min((watts / 1e6 for _, watts in _min_ports(network)), default=0.0)
 
 
 def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
-    """Yield of each model of switch the least price, power included, and watts of a GPU's link and port."""
+    """Yield for each switch model the least price, power included, and watts of a GPU's fabric link and leaf port."""
     if network is None:
         return
     for box in (box for box in network.switches if isinstance(box, Switch)):
@@ -433,7 +433,7 @@ def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks of a site from which a tree needs links out of leaves, or spines, with their least USD a rack."""
+    """Pair the racks from which a fabric tree needs links out of leaves, or spines, with their least USD a rack."""
     # They are those that the ratios ask for by the rate of a rack's GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):

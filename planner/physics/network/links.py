@@ -21,7 +21,7 @@ Ends = tuple[Ints, Ints, Ints, Ints]  # low switch, its port, high switch, its p
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The cables between two tiers: how many there are, and the ends of any of them by number."""
+    """The cables of a fabric between two tiers: how many there are, and the ends of any of them by number."""
 
     low: str
     high: str
@@ -30,28 +30,28 @@ class Stage:
 
 
 def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
-    """Return the lanes over which a NIC is split: the fewest whose ports carry it."""
+    """Count the lanes over which a GPU's NIC is split: the fewest with which a switch's ports carry it."""
     return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
 def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
-    """Compute the rate in Gb/s of one of a NIC's lanes, which its link to a leaf runs at."""
+    """Compute the rate in Gb/s of one of a NIC's lanes, at which its link to a leaf runs."""
     return nic_bytes_per_second * 8 / 1e9 / lanes
 
 
 def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
-    """Return into how many parts a port towards GPUs can be split so that each still carries a NIC, or a lane of it."""
+    """List the parts that a leaf's port towards GPUs can be split into, each of which carries a NIC or a lane of it."""
     splits = (1 << n for n in range(switch.breakout.bit_length()))
     return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
 
 
 def same_ports(one: Switch, other: Switch) -> bool:
-    """Return whether cables join two models: ports of one rate over as many planes, whose links have one price."""
+    """Return whether links join two switch models: ports of one rate, as many planes, and one price of links."""
     return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)
 
 
 def spare_ports(used: int, spares: Spares) -> int:
-    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures."""
+    """Count the ports of a leaf to keep free of links for `used` ones: a share of them, and enough for failures."""
     # The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     failure_chance = spares.failure_chance
     by_share = math.ceil(used * spares.share - 1e-9)
@@ -71,7 +71,7 @@ def spare_ports(used: int, spares: Spares) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """The floor of one site: the hosts of rack k are in row k // n at place k % n, with n racks to a row."""
+    """The floor of one site, which gives cable lengths: rack k's hosts in row k // n at place k % n, n racks a row."""
 
     floor: Floor
     racks: int
@@ -79,7 +79,7 @@ class Places:
 
     @cached_property
     def _sums(self) -> Metres:
-        """Sums of the coordinates of the first n racks, n from 0: the middle of a run is a difference of two."""
+        """Sum the floor coordinates of the first n racks, from which middles of cable ends are computed."""
         floor, hosts = self.floor, np.arange(self.racks) // self.floor.hosts_per_rack
         # Unless the floor states the racks of a row, it is about as wide as it is deep.
         square = math.sqrt(-(-self.racks // floor.hosts_per_rack) * floor.row_pitch_m / floor.rack_pitch_m)
@@ -88,27 +88,27 @@ class Places:
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of racks `first` to `after` - 1 within the site, in metres along and across the rows."""
+        """Return the middle of racks `first` to `after` - 1 on the floor in metres, where their cables end."""
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle
 
     def runs(self, size: int) -> Metres:
-        """Return the middles of the runs of `size` racks that follow each other from the site's first rack."""
+        """Return the middles of consecutive runs of `size` racks on the floor, where their cables end, in metres."""
         if size not in self._runs:
             begin = np.arange(0, self.racks, size)
             self._runs[size] = self.middle(begin, begin + size)
         return self._runs[size]
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
-        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends."""
+        """Return the length in metres of cables between places: on trays along and across rows, and at the ends."""
         # `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         along, across = np.abs(one - other).T
         length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
     def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
-        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks."""
+        """Return the cable length in metres from the middle of each run of `size` racks to that of `around` racks."""
         # Runs of either follow each other from the site's first rack; the last may be smaller.
         own = self.runs(size)
         middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
@@ -116,7 +116,7 @@ class Places:
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
-    """Return the media of an instance that loading has resolved; TypeError where some are still names."""
+    """Return the cable media of a network that loading has resolved; TypeError where some are still names."""
     named = [medium for medium in network.media if isinstance(medium, str)]
     if named:
         raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
@@ -125,7 +125,7 @@ def media_of(network: Network) -> tuple[Medium, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MediaTable:
-    """The media as columns, for many lengths at once."""
+    """The cable media of a network as columns, to price links of many lengths at once."""
 
     price_usd: Metres
     usd_per_m: Metres
@@ -135,7 +135,7 @@ class MediaTable:
 
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
-        """Return the table of some media, where a watt over the years is worth `usd_per_watt`."""
+        """Return the table of some cable media, where a watt over the years is worth `usd_per_watt`."""
         columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         # A medium gives way to another at its reach, or where their prices are the same.
@@ -148,25 +148,25 @@ class MediaTable:
         return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
-        """Return for each length the cheapest medium that reaches, its power counted, by index; else NO_MEDIUM."""
+        """Return for each cable length the cheapest medium that reaches, power counted, by index; else NO_MEDIUM."""
         chosen: Ints = self.cheapest[np.searchsorted(self.ends, metres)]
         return chosen
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
-        """Return price and power of a link of each length; an infinite price where no medium reaches."""
+        """Return USD and watts of a link of each length in metres; an infinite price where no medium reaches."""
         at = self.choose(metres)
         usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
         return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])
 
 
 def adjacent_metres(places: Places) -> Metres:
-    """Return the length of a cable between two switches of one middle."""
+    """Return the length in metres of a cable between two switches placed at one middle."""
     middle = np.zeros((1, 2))
     return places.metres(middle, middle, spread=True)
 
 
 def group_metres(places: Places, pod: int) -> Iterator[Metres]:
-    """Yield arrays of metres for each pair of groups of `pod` racks, in pieces of `PAIRS` entries or one group's."""
+    """Yield the metres of links between each pair of groups of `pod` racks, in pieces of `PAIRS` or one group's."""
     middle = places.runs(pod)
     groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
     for at in range(0, len(groups), step):
@@ -176,5 +176,5 @@ def group_metres(places: Places, pod: int) -> Iterator[Metres]:
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:
-    """Return how many of a WAN gateway's links go to each place of groups: `across` groups at a place, in turn."""
+    """Count the links of a WAN gateway to each place of groups: `across` groups at a place, the links in turn."""
     return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))

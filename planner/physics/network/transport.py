@@ -32,7 +32,7 @@ Stages = Sequence[Sequence[int]]  # the racks of each stage in rank order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """Traffic out of the worst leaf domain, pod and zone of a site, in this order; 0 for a zone where there is none."""
+    """Traffic out of the worst leaf domain, pod and zone of a site's placement, in this order; 0 without zones."""
 
     share_leaving: tuple[float, ...]  # flows that leave, over the racks of the block
     allreduces_leaving: tuple[int, ...]
@@ -62,7 +62,7 @@ def locality(
 
 
 def _out_of_blocks(ranks: Sequence[Racks], block: int, *, wrap: bool) -> tuple[float, int, float, int, int]:
-    """Count what leaves the worst block of `block` racks; `wrap`: the last stage sends to the first.
+    """Count the traffic out of the worst block of `block` racks; `wrap`: the last stage sends to the first.
 
     Returned are the flows out of it or into it over its size, the groups that have racks in it and elsewhere too, the
     largest share of a group's racks in it; and of all blocks the groups in several, and the pieces beyond one a group.
@@ -84,7 +84,7 @@ def _out_of_blocks(ranks: Sequence[Racks], block: int, *, wrap: bool) -> tuple[f
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
-    """Return the largest number of all-to-all flows that leave one block, over the block's size."""
+    """Return the most all-to-all traffic, in flows of a rack, that leaves one block of racks, over the block's size."""
     # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
@@ -101,18 +101,18 @@ def exchange_leaving(stages: Stages, block: int, group: int) -> float:
 
 
 def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
-    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage."""
+    """Bound the all-to-all traffic out of a block of `racks` racks that holds `fragments` runs of a stage's ranks."""
     # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
     return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
-    """Bound how many of equal groups are split, whatever the placement: S - sum of floor(f_l / G)."""
+    """Bound how many of equal all-reduce groups split over leaves in any placement: S - sum of floor(f_l / G)."""
     return max(0, groups - sum(racks // group_racks for racks in free))
 
 
 def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
-    """Return the racks of each leaf domain: all full but perhaps the last."""
+    """List the racks of each leaf domain that traffic crosses: all full but perhaps the last."""
     full, rest = divmod(racks, leaf_domain_racks)
     return [leaf_domain_racks] * full + [rest] * (rest > 0)
 
@@ -160,7 +160,7 @@ def min_crossings(
 
 @dataclass(frozen=True, slots=True)
 class FreeUplinks:
-    """Share of a leaf's, pod's and zone's uplinks that the exchange of sites leaves free; below 0 it does not fit."""
+    """Shares of a leaf's, pod's and zone's uplinks that traffic between sites leaves free; below 0 it does not fit."""
 
     leaf: float = 1.0
     pod: float = 1.0
@@ -168,7 +168,7 @@ class FreeUplinks:
 
 
 def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, else by its links."""
+    """Compute the Gb/s, each way, of the wavelengths at a site's WAN gateway: as designed, else by its links."""
     # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
     # wavelengths; traffic that only passes by is not counted.
     if design is None:
@@ -179,7 +179,7 @@ def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str)
 
 
 def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
-    """Count the wide-area ports of each of `networks` networks: ceil(its part of the rate / rate of a port)."""
+    """Count the WAN gateway ports of each of `networks` networks for a site's traffic: ceil(its rate / a port's)."""
     return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
 
 
@@ -191,7 +191,7 @@ def exchange_gbps(
     training: Collection[str],
     exchange: tuple[float, float],
 ) -> float:
-    """Return each way's rate of a site's gradients at its gateway, of `exchange` bytes and seconds or of the design."""
+    """Return the Gb/s, each way, of gradient traffic at a site's WAN gateway, of `exchange` bytes and seconds."""
     if site not in training:
         return 0.0
     if design is not None:
@@ -202,7 +202,7 @@ def exchange_gbps(
 
 
 def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
-    """Return by level what the exchange loads below the gateway, and uplinks; `stage_in`: largest shares of a stage."""
+    """Return by level the uplinks that traffic between sites takes, and all; `stage_in`: largest shares of a stage."""
     return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
 
 
@@ -249,7 +249,7 @@ def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FR
 
 
 def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
-    """Return loads over the free share of the uplinks of leaf, pod and zone, which may be nothing."""
+    """Return traffic loads over the free share of the uplinks of leaf, pod and zone, which may be nothing."""
     shares = zip(BLOCKS, loads, (free.leaf, free.pod, free.zone), strict=False)
     return {block: 0.0 if load == 0 else load / share if share > 0 else math.inf for block, load, share in shares}
 
@@ -257,7 +257,7 @@ def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
 def shared_links(
     transport_slowdown: float, sends: Mapping[str, float], rings: Mapping[str, float]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return the slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
+    """Return transport slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
 
     Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
     section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
@@ -271,7 +271,7 @@ def shared_links(
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
-    """Compute by how many seconds a flow is later for another kind of traffic that is there when it starts.
+    """Compute the seconds by which a flow ends later because other traffic is on its links when it starts.
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that

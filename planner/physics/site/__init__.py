@@ -1,1 +1,1 @@
-"""Power, grid, fibre and money."""
+"""Compute the power, the grid's limits, the fibre and the money of sites."""

@@ -22,31 +22,31 @@ from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPla
 
 
 def rack_of(hardware: Hardware) -> Rack:
-    """Return the resolved rack."""
+    """Return the rack of the hardware, whose price and power count. TypeError: it is still a catalogue name."""
     if isinstance(hardware.rack, str):
         raise TypeError(f"hardware.rack {hardware.rack!r} is a name; load the instance through planner.load")
     return hardware.rack
 
 
 def it_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
-    """Compute the IT power at full load, in MW: of racks and, unless the overhead factor holds it, of their fabric."""
+    """Compute the IT power of a site at full load in MW: of racks and, unless overhead holds it, of their fabric."""
     counted = 0.0 if hardware.overhead_includes_fabric else fabric_mw
     return racks * rack_of(hardware).it_kw / 1e3 + counted
 
 
 def facility_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
-    """Compute the power at the grid connection: IT power times facility overhead (PUE), in MW."""
+    """Compute a site's power at the grid connection in MW: IT power times facility overhead (PUE)."""
     return it_mw(hardware, racks, fabric_mw) * hardware.facility_overhead_factor
 
 
 def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float | None:
-    """Compute the area that dry cooling of a site needs, in m²; None where the instance gives no density."""
+    """Compute the area that dry cooling of a site needs, in m²; None where the instance states no density."""
     density = hardware.cooling_kw_per_m2
     return None if density is None else facility_mw(hardware, racks, fabric_mw) * 1e3 / density
 
 
 def pools_mw(instance: Instance) -> float:
-    """Power of all pools, overhead included, in MW."""
+    """Compute the facility power of all pools in MW, overhead included."""
     it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
     return it_kw / 1e3 * instance.hardware.facility_overhead_factor
 
@@ -55,35 +55,35 @@ HOURS_PER_YEAR = 8760.0
 
 
 def annuity(rate: float, years: float) -> float:
-    """Compute the yearly payment per dollar of capital: r / (1 - (1 + r)^-n); 1/n without interest."""
+    """Compute the yearly cost per dollar of capital: r / (1 - (1 + r)^-n); 1/n without interest."""
     return 1 / years if rate == 0 else rate / (1 - (1 + rate) ** -years)
 
 
 def energy_usd_per_year(mw: float, usd_per_mwh: float) -> float:
-    """Compute the price of a year's energy at a constant draw."""
+    """Compute the cost in USD of a year's energy at a constant draw in MW."""
     return mw * HOURS_PER_YEAR * usd_per_mwh
 
 
 def link_usd(network: Network) -> tuple[float, float]:
-    """Compute the price of a link from a GPU's NIC to its leaf and of one between switches: cable and transceivers."""
+    """Compute the USD of a link from a GPU's NIC to its leaf and of one between switches: cable and transceivers."""
     cables, optics = network.cables, network.optics
     ends = cables.endpoint_usd + cables.endpoint_transceivers * optics.price_usd
     return ends, cables.switch_usd + cables.switch_transceivers * optics.price_usd
 
 
 def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
-    """Compute the capital of an open site: fixed, building per IT MW, and connection per facility MW."""
+    """Compute the capital in USD of an open site: fixed, building per IT MW, and connection per facility MW."""
     prices = grid.prices
     return prices.site_usd + prices.building_usd_per_it_mw * it_mw + prices.interconnection_usd_per_mw * facility_mw
 
 
 def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
-    """Compute the USD of a WAN link of `waves` wavelengths, and of its fibre pairs, each at its price all the way."""
+    """Compute the capital in USD of a WAN link: `waves` wavelengths and their fibre pairs, each at its price."""
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
-    """Compute the yearly price of a WAN link: fibre over its life, equipment over its own; prices as for capital."""
+    """Compute the yearly cost in USD of a WAN link: fibre over its life, equipment over its own."""
     rate, (pair, wave) = grid.prices.discount_rate, prices
     yearly = pair * annuity(rate, wan.fibre_life_years), wave * annuity(rate, grid.prices.it_life_years)
     return float(link_capex_usd(wan, yearly, waves))
@@ -95,7 +95,7 @@ Fabrics = Mapping[str, SiteFabric]  # by site
 def bill(
     instance: Instance, racks: int, sites: SitesPlan | None, fabrics: Fabrics | None, design: WanPlan | None = None
 ) -> Cost:
-    """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
+    """Compute a plan's bill in USD by part, counted years included; the WAN is priced as designed, else by links."""
     pools = instance.hardware.pools
     of_pools = sum(p.racks * p.rack.price_usd for p in pools if not isinstance(p.rack, str))
     capex = {"racks": of_pools if pools else racks * rack_of(instance.hardware).price_usd}
@@ -136,17 +136,17 @@ def years_of(days: float) -> float:
 
 
 def energy_mwh(mw: float, years: float) -> float:
-    """Compute the energy of a constant draw."""
+    """Compute the energy in MWh of a constant draw in MW over years."""
     return mw * HOURS_PER_YEAR * years
 
 
 def replacements(years: float, life_years: float | None) -> int:
-    """Count the full replacements of a purchase within `years`: ceil(years / life) - 1, or 0 without a stated life."""
+    """Count the replacements of a run's purchase within `years`: ceil(years / life) - 1, or 0 without a stated life."""
     return 0 if life_years is None else max(0, math.ceil(years / life_years - ROUNDING) - 1)
 
 
 def replacements_by(year: int, years: float, life_years: float | None) -> int:
-    """Count the replacements before the end of a year, counted from 0: the k-th falls at the end of the k-th life."""
+    """Count the replacements of a run's purchase before the end of a year, from 0: the k-th ends the k-th life."""
     count = replacements(years, life_years)
     if life_years is None or year >= years - 1 - ROUNDING:
         return count
@@ -155,7 +155,7 @@ def replacements_by(year: int, years: float, life_years: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bought:
-    """A purchase whose parts are bought at once and replaced at once."""
+    """A purchase of a run, replaced whole at the end of its life: its cost in USD, and the part of the bill."""
 
     name: str
     part: str  # of the money that its replacement belongs to
@@ -166,7 +166,7 @@ class Bought:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of some days: the power in MW and the balancing authority of each site, and the bill of the purchases."""
+    """The cost of a run of some days: power in MW and balancing authority of each site, and the bill of purchases."""
 
     instance: Instance
     days: float
@@ -176,18 +176,18 @@ class Run:
 
     @property
     def operation(self) -> Operation:
-        """Costs of operation other than energy that a grid prices; all unset where the instance states none."""
+        """Return the costs of a run's operation but energy priced by a grid; unset where the instance states none."""
         return self.instance.operation or Operation()
 
     @property
     def years(self) -> float:
-        """Years of operation that are counted."""
+        """Return the years of operation for which a run's costs are counted."""
         given = self.instance.limits.operation_years
         return years_of(self.days) if given is None else given
 
     @cached_property
     def bought(self) -> tuple[Bought, ...]:
-        """Racks, or those of each pool, and the fabric."""
+        """Return the purchases of a run: racks, or those of each pool, and the fabric."""
         hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
         bought = [
             Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
@@ -204,7 +204,7 @@ class Run:
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
-        """Power of each site, with its energy price and carbon intensity where they are known."""
+        """Return each site's power and energy in a run, with cost and CO2 where price and carbon are known."""
         grid, operation, runs = self.instance.grid, self.operation, {}
         areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
         for name, mw in sorted(self.mw.items()):
@@ -222,7 +222,7 @@ class Run:
 
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
-        """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
+        """Return a run's yearly costs in USD by part; parts whose price is unknown are left out."""
         operation, found = self.operation, {}
         drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
         if all(price is not None for _, price in drawn):
@@ -234,7 +234,7 @@ class Run:
         return found | {part: usd for part, usd in self.bill.opex_usd_per_year.items() if part != "energy"}
 
     def by_year(self) -> tuple[YearRun, ...]:
-        """List the counted years one by one, of a long run the first."""
+        """List the costs of a run's years one by one, of a long run the first `MAX_YEARS`."""
         runs = []
         for year in range(min(MAX_YEARS, math.ceil(self.years - ROUNDING))):
             part = min(1.0, self.years - year)
@@ -248,7 +248,7 @@ class Run:
         return tuple(runs)
 
     def not_counted(self) -> Iterator[str]:
-        """Yield the keys of the instance that would add to the run and are left out."""
+        """Yield the keys of the instance that would add to the cost of a run and are left out."""
         operation, grid = self.operation, self.instance.grid
         if grid is not None and not self.authority:
             yield "grid"  # the sites are not chosen
@@ -262,7 +262,7 @@ class Run:
                 yield f"operation.{key}"
 
     def section(self) -> RunPlan:
-        """Return the section of the plan."""
+        """Return the plan's section of the energy and cost of a run."""
         tokens, usd = self.instance.workload.tokens, {"capital": sum(self.bill.capex_usd.values())}
         usd |= {name: yearly * self.years for name, yearly in self.upkeep_usd_per_year.items()}
         for item in self.bought:
@@ -307,7 +307,7 @@ def section(
 
 
 def of_layout(instance: Instance, layout: LayoutPlan) -> RunPlan:
-    """Compute the energy and cost of a layout's run on its racks alone, idle GPUs included."""
+    """Compute the energy and cost of a layout's whole run on its racks alone, idle GPUs included."""
     racks = (layout.gpus_used + layout.gpus_idle) // rack_of(instance.hardware).gpus
     return section(instance, layout.metrics.days_to_train, bill(instance, racks, None, None), racks)
 
@@ -317,7 +317,7 @@ Priced = TypeVar("Priced", bound=Frozen | str)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
-    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`."""
+    """Return an instance whose plans' capital is their cost over `years` years of a run, less `alike_usd`."""
     # Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     # of operation where a grid prices it, else by the watt of the fabric.
     operation, network = instance.operation or Operation(), instance.network
@@ -342,7 +342,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 
 def alike_usd(instance: Instance, years: float) -> float:
-    """Compute the USD over `years` years that all plans share: staff, and priced energy of a cluster without a grid."""
+    """Compute the run cost in USD over `years` years that all plans share: staff, and energy without a grid."""
     operation, hardware = instance.operation or Operation(), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
@@ -351,7 +351,7 @@ def alike_usd(instance: Instance, years: float) -> float:
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:
-    """Return an object with the named prices multiplied by `times`; names, refused elsewhere, as they are."""
+    """Return an object with the named prices in USD times `times`; where it is a name only, as it is."""
     if isinstance(priced, str):
         return priced
     return priced.replaced(**{name: getattr(priced, name) * times for name in names})

@@ -31,7 +31,7 @@ class Edge:
 
     @property
     def prices(self) -> tuple[float, float]:
-        """Prices of a fibre pair and of a wavelength, in USD."""
+        """Return the prices of a fibre pair and of a wavelength on this stretch, in USD."""
         return self.pair_usd, self.wavelength_usd
 
 
@@ -45,24 +45,24 @@ class SiteFibre:
     access: dict[str, str]
 
     def km(self, route: Route) -> float:
-        """Compute the length of a route."""
+        """Compute the length of a fibre route, in km."""
         return math.fsum(self.edges[name].route_km for name in route)
 
     def rtt_ms(self, route: Route) -> float:
-        """Compute the round trip over a route."""
+        """Compute the round trip over a fibre route, in ms."""
         return wide.rtt_ms(self.wan, self.km(route))
 
     def cuts(self, route: Route) -> frozenset[str]:
-        """Return the edges of a route that one cut can take out."""
+        """Return the edges of a fibre route that one cut can take out."""
         return frozenset(name for name in route if self.edges[name].cut)
 
     def access_route(self, site: str) -> Route:
-        """Return the route of a site to its node: an edge or none."""
+        """Return the fibre route of a site to its fibre node: one access edge, or none."""
         return (self.access[site],) if site in self.access else ()
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
-    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh."""
+    """Return the fibre that joins sites, each at its own fibre node or the nearest; without a graph, a full mesh."""
     # The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two
     # diverse paths, so that no one cut takes it out.
     nodes = {node.id: (node.latitude, node.longitude) for node in sorted(wan.fibre_nodes, key=lambda node: node.id)}
@@ -97,7 +97,7 @@ def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = Tr
 
 
 def graph(fibre: SiteFibre) -> Any:
-    """Return the cuttable edges as a graph, each through a vertex of its own, so that parallel edges stay apart."""
+    """Return the fibre edges that may be cut as a graph, each through its own vertex, so parallel ones stay apart."""
     import networkx as nx
 
     network = nx.Graph()
@@ -110,7 +110,7 @@ def graph(fibre: SiteFibre) -> Any:
 
 
 def routes(fibre: SiteFibre, network: Any, one: str, other: str, count: int) -> list[Route]:
-    """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
+    """Return the `count` shortest fibre routes between two sites with their access, shortest first (Yen 1971)."""
     import networkx as nx
 
     start, end = ("node", fibre.node[one]), ("node", fibre.node[other])
@@ -127,7 +127,7 @@ def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str
 
 
 def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
-    """Return the pairs of the `count` shortest routes without a shared edge that may be cut; else any such pair."""
+    """Return pairs of the `count` shortest fibre routes without a shared edge that may be cut; else any such pair."""
     import networkx as nx
 
     near = routes(fibre, network, start, end, count)
@@ -145,14 +145,14 @@ def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How far every two places are over the fibre, and which pairs no exchange can span."""
+    """How far every two places are over the fibre in km, and which pairs no exchange can span."""
 
     km: dict[tuple[str, str], float]
     disconnected: frozenset[tuple[str, str]]
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
-    """Compute the route between every two places; where none is, the great circle times the factor."""
+    """Compute the fibre route in km between every two places; where none is, the great circle times the factor."""
     # Disconnected are two places without a route, and under protection two that one cut separates: no form of the
     # exchange survives that.
     km: dict[tuple[str, str], float] = {}
@@ -183,7 +183,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
 
 
 def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
-    """Compute USD of a fibre pair and of a wavelength between two places: the cheapest route, protection included."""
+    """Compute the USD of a fibre pair and of a wavelength between two places, on the cheapest route with protection."""
     (start, at), (other, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
@@ -205,7 +205,7 @@ SYNC = "sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Bytes between two places, as many each way, in a window less round trips; of priority 0 whole, on one route."""
+    """A demand on fibre: bytes between two places, each way, in a window less round trips; priority 0 on one route."""
 
     name: str
     a: str
@@ -218,17 +218,17 @@ class Demand:
 
     @property
     def key(self) -> str:
-        """Return the name that tells demands apart: `sync[a,b]`."""
+        """Return the name of a fibre demand that tells it from others: `sync[a,b]`."""
         return f"{self.name}[{self.a},{self.b}]"
 
     def gbps(self, rtt_ms: float) -> float:
-        """Compute the rate over a route of a round trip; infinite where the waiting fills the window."""
+        """Compute the Gbps of a demand on a fibre route of a round trip; infinite where waiting fills the window."""
         wait = self.trips * rtt_ms / 1e3 if self.trips else 0.0
         return need_gbps(self.size_bytes, self.window_seconds, wait) * self.factor
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
-    """Return a demand for each link of the exchange, headroom in, in its phase's window whatever route it takes."""
+    """Return a fibre demand for each link of the gradient exchange, headroom included, in its phase's window."""
     if form is None:
         return ()
     return tuple(
@@ -248,7 +248,7 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
 
 
 def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object]) -> tuple[Demand, ...]:
-    """Return the demands of the traffic between known places; traffic that ends at a closed site does not arise."""
+    """Return the fibre demands of traffic between known places; traffic of closed sites does not arise."""
     demands = []
     for traffic in wan.traffic:
         a, b = traffic.a, traffic.b
@@ -271,7 +271,7 @@ def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object])
 
 
 def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
-    """Return the places that demands can end at: the open sites, and fibre nodes that traffic names."""
+    """Return the places that fibre demands can end at: the open sites, and fibre nodes that traffic names."""
     ends = {end for traffic in wan.traffic for end in (traffic.a, traffic.b)}
     named = wan.fibre_nodes if wan.fibre_edges else ()
     nodes = {node.id: (node.latitude, node.longitude) for node in named if node.id in ends}
@@ -279,6 +279,6 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names or, where sites cannot take it, that of the lowest rate."""
+    """Return the form of exchange over fibre that the instance names or, if sites cannot take it, the lowest rate's."""
     named = [form for form in offered if form.name == wan.exchange] or offered
     return min(named, key=lambda form: wide.form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

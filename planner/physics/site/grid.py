@@ -16,12 +16,12 @@ from planner.instance.grid import Grid, PowerNode
 
 
 def largest_circuit_mw(grid: Grid, node: str) -> float:
-    """Return the rating of the largest existing circuit at a node; 0 without lines."""
+    """Return the rating in MW of the largest existing circuit at a grid node; 0 without lines."""
     return max((line.rating_mw for line in grid.lines if node in (line.a, line.b)), default=0.0)
 
 
 def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int], steps: int = 0) -> float | None:
-    """Compute a node's usable interconnect in MW, or None, with `built` circuits by corridor and upgrade `steps`."""
+    """Compute a grid node's usable interconnect in MW, or None, with `built` circuits and `steps` of upgrade."""
     # The explicit figure has the largest existing circuit out already; a larger new circuit is then the one to lose,
     # and the old one is back. None where the explicit reading finds no figure.
     reading = grid.rules.interconnect.reading
@@ -37,12 +37,12 @@ def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int]
 
 
 def normal_share(grid: Grid) -> float:
-    """Return the share of the ratings that flows may use before a contingency; `n1: margin` reserves the rest."""
+    """Return the share of grid ratings that flows may use before a contingency; `n1: margin` reserves the rest."""
     return grid.rules.n1_margin if grid.rules.n1 == "margin" else 1.0
 
 
 def lost_share(node: PowerNode) -> float:
-    """Compute the share of a node's generation that is lost with its largest unit: all units of a node run alike."""
+    """Compute the share of a grid node's generation lost with its largest unit: all units of a node run alike."""
     if node.largest_unit_mw is None:
         return 1.0
     return min(node.largest_unit_mw / node.generation_mw, 1.0) if node.generation_mw else 0.0
@@ -57,7 +57,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class PowerNetwork:
-    """Nodes 0 to n - 1 and corridors between two different ones; susceptances are in MW per radian.
+    """A DC power grid: nodes 0 to n - 1 and corridors between two different ones; susceptances in MW per radian.
 
     Flow is positive from a to b, ends of corridors of at least one equal circuit; the reactance of one is on 100 MVA,
     and negative where a series capacitor outweighs the line.
@@ -74,7 +74,7 @@ class PowerNetwork:
 
     @cached_property
     def island(self) -> Integers:
-        """Number of the island of each node; islands are numbered in the order of their first nodes."""
+        """Return the number of the grid island of each node; islands are numbered in the order of their first nodes."""
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
 
@@ -87,7 +87,7 @@ class PowerNetwork:
 
     @cached_property
     def _factor(self) -> tuple[Integers, Any]:
-        """Nodes but each island's first, its reference, and the factors of their Laplacian."""
+        """Return the grid's nodes but each island's first, its reference, and the factors of their Laplacian."""
         from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
         from scipy.sparse.linalg import splu
 
@@ -108,7 +108,7 @@ class PowerNetwork:
             raise InputError(f"grid.lines: {RESONANT}") from None
 
     def angles(self, injection_mw: Floats) -> Floats:
-        """Compute the angles in radians over each island's reference, which balances injections; columns are cases."""
+        """Compute the DC angles in radians over each island's reference that balance injections; columns are cases."""
         free, factor = self._factor
         theta = np.zeros_like(injection_mw, dtype=np.float64)
         if factor is not None:
@@ -116,7 +116,7 @@ class PowerNetwork:
         return theta
 
     def flows(self, injection_mw: Floats) -> Floats:
-        """Compute the flows in MW on the corridors; columns are cases."""
+        """Compute the DC flows in MW on the grid's corridors; columns are cases."""
         theta = self.angles(injection_mw)
         shape = (-1,) + (1,) * (theta.ndim - 1)
         return np.asarray(self.susceptance.reshape(shape) * (theta[self.a] - theta[self.b]))
@@ -128,7 +128,7 @@ class PowerNetwork:
         return columns
 
     def ptdf(self, lines: Sequence[int]) -> Floats:
-        """Compute PTDF: a row a line, its flow for one MW into each node and out at the island's reference."""
+        """Compute the grid's PTDF: a row a line, its flow for one MW into each node, out at the island's reference."""
         of = np.asarray(lines, dtype=np.int64)
         # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
@@ -151,7 +151,7 @@ class PowerNetwork:
 
     @cached_property
     def bridges(self) -> dict[int, Integers]:
-        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides."""
+        """Return grid corridors of one circuit whose loss splits an island, each with the nodes on one of its sides."""
         # Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
         around: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
         for line, (i, j) in enumerate(zip(self.a.tolist(), self.b.tolist(), strict=True)):

@@ -12,7 +12,7 @@ EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 
 
 def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, longitude_b: float) -> float:
-    """Compute the distance on the sphere by the haversine formula; angles in degrees."""
+    """Compute the great-circle distance of WAN links between sites in km (haversine formula); angles in degrees."""
     a, b = math.radians(latitude_a), math.radians(latitude_b)
     half = (
         math.sin((b - a) / 2) ** 2
@@ -22,33 +22,33 @@ def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, lo
 
 
 def rtt_ms(wan: Wan, route_km: float) -> float:
-    """Compute the round trip over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
+    """Compute the WAN round trip over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
     return route_km * wan.rtt_ms_per_100_route_km / 100
 
 
 def exchange_bytes(gradient_bytes: float, sites: int) -> float:
-    """Compute the bytes of each link, each way, in a ring all-reduce of a gradient over sites: 2·(n-1)/n of it."""
+    """Compute the bytes of each WAN link, each way, in a ring all-reduce of a gradient over sites: 2·(n-1)/n of it."""
     return 2 * (sites - 1) / sites * gradient_bytes
 
 
 def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_rtt_ms: float) -> float:
-    """Compute the Gbps that move bytes one way within the window that hides them: 8·S/(T - k·RTT), perhaps infinite."""
+    """Compute a WAN link's Gbps to move bytes one way in the window that hides them: 8·S/(T - k·RTT), or infinite."""
     return need_gbps(link_bytes, window_seconds, wan.round_trips * link_rtt_ms / 1e3)
 
 
 def need_gbps(size_bytes: float, window_seconds: float, wait_seconds: float) -> float:
-    """Compute the rate in Gbps that moves bytes within a window less a wait; infinite where the wait fills it."""
+    """Compute a WAN link's Gbps to move bytes in a window less a wait; infinite where the wait fills it."""
     left = window_seconds - wait_seconds
     return 8 * size_bytes / left / 1e9 if left > 0 else math.inf
 
 
 def wavelengths(wan: Wan, need_gbps: float) -> int:
-    """Count the wavelengths that carry a need."""
+    """Count the WAN wavelengths that carry a rate in Gbps."""
     return math.ceil(need_gbps / wan.wavelength_gbps - 1e-9)
 
 
 def fibre_pairs(wan: Wan, count: Any) -> Any:
-    """Count the fibre pairs that carry `count` wavelengths, a whole number or an array of them."""
+    """Count the fibre pairs of a WAN link of `count` wavelengths, a whole number or an array of them."""
     return -(-count // wan.max_wavelengths_per_pair)
 
 
@@ -59,7 +59,7 @@ Rtt = Callable[[str, str], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Links that work in step: the bytes that each carries, and the round trips of the slowest that all wait."""
+    """A phase of the gradient exchange between sites: links at work at once, bytes of each, slowest's round trips."""
 
     links: tuple[Pair, ...]
     link_bytes: float
@@ -68,7 +68,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form of the exchange, its phases in turn. `order`: around the ring, root first, or group after group."""
+    """A form of gradient exchange between sites, its phases in turn. `order`: on the ring, root first, or by group."""
 
     name: str
     order: tuple[str, ...]
@@ -76,7 +76,7 @@ class Form:
 
 
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each one way of the slowest link.
+    """Return the ring exchange: reduce-scatter, all-gather in 2·(n-1) steps of S/n, each one way of the slowest link.
 
     That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
     the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
@@ -90,7 +90,7 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005)."""
+    """Return the tree exchange of one level: reduce to a root, S up each link, then broadcast, S down (Thakur 2005)."""
     # One round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as much on
     # each link.
     trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
@@ -101,7 +101,7 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Return the two-level form, reduce-scatter inside groups and all-reduce across them; None but for equal groups.
+    """Return the two-level exchange, reduce-scatter inside groups and all-reduce across; None but for equal groups.
 
     With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
     bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
@@ -137,7 +137,7 @@ def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
 
 
 def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
-    """Return the forms that the sites of some groups can take, the plainest first."""
+    """Return the forms of gradient exchange that sites in groups can take: ring, tree and two levels where possible."""
     sites = sorted(site for group in groups.values() for site in group)
     if len(sites) < 2:
         return ()
@@ -152,17 +152,17 @@ def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
 
 
 def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
-    """Compute the time of an exchange at a rate on every link of it."""
+    """Compute the seconds of a gradient exchange between sites at a rate in Gbps on every link of it."""
     return sum(8 * phase.link_bytes / (gbps * 1e9) for phase in form.phases) + sum(_waits(form, wan, rtt_ms))
 
 
 def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
-    """Compute the rate on every link at which the exchange fills the window: 8·S/(T - k·RTT), summed over phases."""
+    """Compute the Gbps on every WAN link at which the exchange fills the window: 8·S/(T - k·RTT), over all phases."""
     return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
 
 
 def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:
-    """Share the window over an exchange's phases at equal rates; where none fills it, in proportion to the waits."""
+    """Share a window over a WAN exchange's phases at equal rates; where none fills it, in proportion to the waits."""
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
         return [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
@@ -172,7 +172,7 @@ def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> l
 def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Compute the seconds that a step allows the exchange: a ring at a rate and round trip, else the hiding window."""
+    """Compute the seconds that a step allows the WAN exchange: a ring at a rate and round trip, else the window."""
     if not gbps:
         return window_seconds
     transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)

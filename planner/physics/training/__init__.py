@@ -1,1 +1,1 @@
-"""The training step: work, memory, exchanges and schedule."""
+"""Compute the work, memory, exchanges and schedule of a training step."""

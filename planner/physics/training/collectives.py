@@ -14,7 +14,7 @@ from planner.physics.training.operations import LayerShape, Machine
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links."""
+    """A network level of a collective: how many parts of the level below a group joins, and a GPU's share of links."""
 
     ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it
     bytes_per_second: Num  # in one direction
@@ -92,35 +92,35 @@ def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batche
 
 
 def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
-    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide."""
+    """Compute the exposed seconds of a per-layer collective, those that the concurrent backward pass does not hide."""
     # Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
     # or the part of all exchanges that exceeds the other layers' backward passes.
     return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * backward_seconds)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart: the scale-up domain, then the NICs."""
+    """Return the levels of a collective of `ranks` GPUs, `stride` GPUs apart: the scale-up domain, then the NICs."""
     # A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
 
 
 def scale_up(m: Machine, ranks: Num) -> Level:
-    """Return the level of the scale-up domain for a group with `ranks` ranks in it."""
+    """Return the scale-up domain as the level of a collective with `ranks` ranks in it."""
     g = m.gpu
     rate = g.scale_up_bytes_per_second * g.scale_up_efficiency
     return Level(ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
 
 
 def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
-    """Return the level between scale-up domains; a slowdown stretches its rate."""
+    """Return the NICs as the level of a collective between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
     return Level(ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerKind:
-    """Layers of one kind: how many, whether their FFN is a mixture of experts, and the window of their attention."""
+    """Layers of one kind of a model: how many, whether their FFN is a mixture of experts, and the attention window."""
 
     layers: int
     routed: bool
@@ -128,7 +128,7 @@ class LayerKind:
 
 
 def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
-    """Return the kinds of layers of a model; windows go to the routed layers first."""
+    """Return the kinds of layers of a model, by FFN and attention; windows go to the routed layers first."""
     routed = 0 if model.experts is None else model.layers - model.experts.dense_layers
     narrow = model.window_layers if model.window is not None else 0
     counts = {
@@ -141,19 +141,19 @@ def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
 
 
 def front_layers(model: Model) -> int:
-    """Return the dense layers at the front of a model with experts, before the kind that all others have."""
+    """Count the dense layers at the front of a model with experts, before the kind that all others have."""
     return 0 if model.experts is None else model.experts.dense_layers
 
 
 def smaller_chunks_first(model: Model, stage: Num) -> Num:
-    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding."""
+    """Return whether a pipeline stage has its smaller chunks first: the first stage, which has the embedding."""
     # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
     # take the place of others of the first chunk, which is then a larger one.
     return (np.asarray(stage) == 0) & (front_layers(model) == 0)
 
 
 def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
-    """Count the front layers of each stage, whose chunks follow each other from stage to stage, round by round."""
+    """Count the dense front layers of each pipeline stage, whose chunks follow each other stage by stage, in rounds."""
     left, found = front_layers(model), [0] * len(layers_per_stage)
     for chunk in range(virtual_stages):
         for stage, layers in enumerate(layers_per_stage):
@@ -165,7 +165,7 @@ def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one GPU: of a layer those that every token uses, and its routed experts; of others in all."""
+    """Counts of weights on one GPU: of a layer those that every token uses, and its routed experts; an embedding's."""
 
     shared: float
     experts: float
@@ -174,7 +174,7 @@ class Weights:
 
     @property
     def layer(self) -> float:
-        """All weights of a layer on one GPU."""
+        """Count all weights of a layer on one GPU."""
         return self.shared + self.experts
 
 
@@ -210,7 +210,7 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
 
 
 def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> float:
-    """Compute the seconds that the exchange of one layer and pass takes of the NIC, which no other can have then."""
+    """Compute the seconds that a layer's exchange of keys and values over CP ranks takes of the NIC in a pass."""
     if s.context_parallel == 1:
         return 0.0
     near, far = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)

@@ -45,7 +45,7 @@ REPEATED: dict[RecomputeModule, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTimes:
-    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part."""
+    """Times in seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part."""
 
     forward_seconds: float
     backward_seconds: float
@@ -59,13 +59,13 @@ def _sum(listed: list[LayerOperation], kind: Kind) -> float:
 
 
 def overlaps_tensors(m: Machine) -> bool:
-    """Return whether TP exchanges under sequence parallelism overlap products."""
+    """Return whether a layer's TP exchanges under sequence parallelism overlap its products."""
     # Under FP4 no release of Megatron-Bridge overlaps them (scripts/performance/configs, tp_comm_overlap).
     return "tensor" in m.software.overlaps and m.precision.compute != "fp4"
 
 
 def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
-    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies."""
+    """Compute the seconds of a TP exchange of b·s·h elements of a layer, `gathered` bytes each, and of its copies."""
     # A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
     # about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
     levels = group_levels(m, stride=1, ranks=s.tensor_parallel)
@@ -142,7 +142,7 @@ def domains_of_token(experts: Experts, domains: float) -> float:
 
 
 def overlaps_experts(m: Machine, s: LayerShape) -> bool:
-    """Return whether the experts' exchange overlaps the passes of another micro-batch."""
+    """Return whether the exchange of a layer's experts overlaps the passes of another micro-batch."""
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
     limited = operations.limits_expert_overlap(m, s)
@@ -151,7 +151,7 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
 
 
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
-    """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
+    """Compute the exposed seconds of a layer's dispatch of tokens to experts and combining of results, in one pass.
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
@@ -177,7 +177,7 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
 def _repeated(
     m: Machine, s: LayerShape, kind: LayerKind, forward: list[LayerOperation], expert: float
 ) -> tuple[list[LayerOperation], float]:
-    """Return the operations that modules of selective recompute run again, and the seconds of all that runs again."""
+    """Return a layer's operations that selective recompute runs again, and the seconds of all that runs again."""
     # The norms among them are those whose outputs modules discard (memory.py, `stored_tensors`), with the casts of
     # these for products. Unfused scores, a share of other GEMMs, and exchanges (`expert` seconds) come on top.
     modules, latent = repeated_modules(m, s), m.model.latent_attention
@@ -204,7 +204,7 @@ def _repeated(
 
 
 def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
-    """Count the operations of a forward pass that the host launches: all, or those of routed experts, or none."""
+    """Count the operations of a layer's forward pass that the host launches: all, those of routed experts, or none."""
     if software.cuda_graphs == "whole":
         return 0
     routed = ("experts", "dispatch", "cast for experts")
@@ -212,7 +212,7 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
 
 
 def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]) -> float:
-    """Compute the seconds of a forward pass behind the last tensor that full recompute needs again."""
+    """Compute the seconds of a layer's forward pass behind the last tensor that full recompute needs again."""
     # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum
     # and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
     if kind.routed or not m.software.recompute_stops_early:
@@ -257,7 +257,7 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
 
 
 def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
-    """Compute the seconds of a layer, with experts where the model has any, or of a dense one at the `front`."""
+    """Compute the times of a mean layer, with experts where the model has any, or of a dense one at the `front`."""
     # The mean over full and windowed attention, which alternate on stages.
     dense = front or m.model.experts is None
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
@@ -289,14 +289,14 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
-    """Return the ranks of one rack with the same weights: its replicas and their CP ranks that are in this rack."""
+    """Count the ranks of one rack with the same layer weights: its replicas, and their CP ranks in this rack."""
     one_rack = s.gpus <= m.rack.gpus
     return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """Replicas that exchange a stage, by rack and site; ZeRO divides over `shards`, `slowdown` is between racks."""
+    """Replicas that exchange layer weights, by rack and site; ZeRO divides over `shards`, `slowdown` between racks."""
 
     replicas_per_rack: Num
     racks: Num
@@ -306,7 +306,7 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExchange:
-    """The reduce-scatter (or as well the gather) of weights over a site's replicas."""
+    """The seconds in which a site's replicas reduce-scatter or gather layer weights: fixed, and by byte."""
 
     weights: Weights
     steps_seconds: Num  # whatever the bytes
@@ -321,7 +321,7 @@ class ReplicaExchange:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
-    """Return the exchange of weights over the replicas of a group: inside the rack, then between racks, by all NICs."""
+    """Return the exchange of layer weights over a group's replicas: inside the rack, then between racks by NICs."""
     # Routed experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
@@ -354,7 +354,7 @@ def data_parallel_tail_seconds(
     layers: Num,
     end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the exchange of a stage of some `layers` (Rajbhandari 2020, section 7).
+    """Compute the exposed seconds of the replicas' exchange of a stage of some `layers` (Rajbhandari 2020, section 7).
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
     (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
@@ -386,7 +386,7 @@ def data_parallel_tail_seconds(
 def sharding_traffic_seconds(
     m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for a micro-batch, forward and backward (Rajbhandari 2020, section 7)."""
+    """Compute the seconds of ZeRO's traffic in a micro-batch, forward and backward (Rajbhandari 2020, section 7)."""
     # Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
     # passes.
     if zero_stage < 2:
@@ -402,12 +402,12 @@ def sharding_traffic_seconds(
 def wan_tail_seconds(
     stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, backward_seconds: float
 ) -> Num:
-    """Compute the exposed seconds of the exchange between sites of the stage that ends last, round trips included."""
+    """Compute the exposed seconds of the WAN exchange of the stage that ends last, round trips included."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
 
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
-    """Compute the days of wall time: tokens over those of a step, at the share of time in which steps advance."""
+    """Compute the days to train: tokens over those of a step, at the share of time in which steps advance."""
     return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
 
 

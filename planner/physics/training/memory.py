@@ -1,4 +1,4 @@
-"""Bytes that training keeps on a GPU, formula by formula, and on the GPUs of each pipeline stage."""
+"""Bytes of memory that training needs on a GPU, formula by formula, and on the GPUs of each pipeline stage."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from planner.physics.training.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor that a layer stores for its backward pass, in elements per token of all TP ranks together."""
+    """A tensor that a layer keeps in memory for its backward pass, in elements per token of all TP ranks together."""
 
     elements: float
     kind: Literal["input", "attention", "other"] = "other"  # products alone read it; Q, K and V; other passes read it
@@ -28,7 +28,7 @@ class StoredTensor:
 
 @lru_cache(maxsize=64)
 def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[StoredTensor, ...]:
-    """List the tensors that a layer stores, but for scores and masks of dropout.
+    """List the tensors that a layer keeps in memory for its backward pass, but for scores and masks of dropout.
 
     For the plain GPT they are 4·h elements whole and 12·h divided, which at two bytes and with two masks of h bytes
     give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Inputs of products are kept in the products' type; tensors that
@@ -70,7 +70,7 @@ def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """Bytes of a stored element."""
+    """Bytes of memory of an element of an activation that is stored for the backward pass."""
 
     element: float
     mask: float = 1.0  # of dropout
@@ -78,7 +78,7 @@ class ElementBytes:
     attention: float | None = None  # Q, K and V
 
     def per_token(self, tensors: Iterable[StoredTensor], s: LayerShape) -> float:
-        """Compute the bytes per token of some tensors on a TP rank."""
+        """Compute the bytes of memory per token of some stored tensors on a TP rank."""
         product = self.element if self.product is None else self.product
         sizes = {"input": product, "attention": self.attention or self.element, "other": self.element}
         ranks = {True: s.split, False: s.tensor_parallel}
@@ -125,7 +125,7 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
 
 
 def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Return the embeddings of a stage: the token embedding on the first, the head on the last; tied ones are one."""
+    """Count the embeddings that a stage keeps: the token embedding on the first, the head on the last; tied are one."""
     ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == np.asarray(pipeline) - 1)
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
@@ -137,7 +137,7 @@ def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBytes:
-    """Activation bytes of one layer and micro-batch on one GPU."""
+    """Bytes of activations that one layer keeps in one GPU's memory for one micro-batch."""
 
     kept: float  # between the passes
     checkpoint: float  # kept instead where the layer is recomputed
@@ -148,14 +148,14 @@ class LayerBytes:
 
 
 def repeats_modules(m: Machine) -> bool:
-    """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
+    """Return whether selective recompute drops other tensors than unfused scores from memory in some layer."""
     modules, kinds = set(m.software.recompute_modules), {k.routed for k in collectives.layer_kinds(m.model)}
     tensors = (tensor for routed in kinds for tensor in stored_tensors(m.model, routed=routed) if tensor.elements)
     return any(not modules.isdisjoint(tensor.rerun) for tensor in tensors)
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
-    """Return the modules that run again in layers that are not recomputed whole."""
+    """Return the modules of selective recompute that run again in layers that are not recomputed whole."""
     # Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
     # where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
     selective = s.recompute == "selective" or (s.recompute == "full" and not repeats_modules(m))
@@ -163,7 +163,7 @@ def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
 
 
 def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes:
-    """Compute the bytes that a layer stores, with experts or a dense one at `front` (Korthikanti 2022, eqs. 1-4)."""
+    """Compute the activation bytes of a layer kept, with experts or dense at `front` (Korthikanti 2022, eqs. 1-4)."""
     # Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
@@ -201,7 +201,7 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 def gpu_state_bytes(
     m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
+    """Compute the memory in bytes of a GPU's weights, gradients and optimiser, for `layers` layers, `ends` embeddings.
 
     `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
@@ -228,7 +228,7 @@ def gpu_state_bytes(
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
+    """Compute the bytes of dummy gradients in a GPU's memory: one tensor for each shape of weights in all layers.
 
     A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
     to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
@@ -240,7 +240,7 @@ def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0
 
 
 def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
-    """Compute the bytes that the head needs at the peak of its backward pass."""
+    """Compute the bytes of memory that the head (logits) needs on a GPU at the peak of its backward pass."""
     # Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
     # parallelism the gathered input too; and the dummy of the head's own gradient.
     one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)  # FP32: Korthikanti 2022, 4.3
@@ -253,7 +253,7 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
 def working_bytes(
     m: Machine, s: LayerShape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
-    """Compute the working bytes of a GPU without the head, in addition to state and stored activations."""
+    """Compute the working bytes of a GPU's memory but the head's, in addition to state and stored activations."""
     # The gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in use), the
     # layer that is run again or else its modules, and the gradients of one layer's widest tensors.
     gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
@@ -277,7 +277,7 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage, of its layers some recomputed and `front` ones dense.
+    """Compute the bytes of memory by part on a GPU of a stage, of its layers some recomputed and `front` ones dense.
 
     It broadcasts over everything but the shape.
     """
@@ -305,12 +305,12 @@ def memory_by_part(
 
 
 def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
-    """Compute the bytes that a front layer keeps beyond those of another layer; negative where it keeps less."""
+    """Compute the activation bytes that a dense front layer keeps beyond another layer; negative if it keeps less."""
     return layer_bytes(m, s, front=True).kept - each.kept if collectives.front_layers(m.model) else 0.0
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Compute the bytes by part on a GPU of every stage, sequences padded."""
+    """Compute the bytes of memory by part on a GPU of every pipeline stage of a strategy, sequences padded."""
     m, p, v = padded(m, strategy.shape), strategy.pipeline_parallel, strategy.virtual_stages
     layers = strategy.layers_per_stage
     parts = memory_by_part(
@@ -329,7 +329,7 @@ def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndar
 
 
 def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
-    """Return the bytes by part on the fullest GPU."""
+    """Return the bytes of memory by part on the fullest GPU of a strategy."""
     parts = memory_by_stage(m, strategy)
     worst = int(np.argmax(sum(parts.values())))
     return {k: float(v[worst]) for k, v in parts.items()}

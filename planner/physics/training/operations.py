@@ -31,7 +31,7 @@ Recompute = Literal["none", "selective", "full"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The machine of a layout: GPU, rack (the scale-up domain), framework, model and number formats."""
+    """The machine that runs a layer's operations: GPU, rack (scale-up domain), framework, model and number formats."""
 
     gpu: Accelerator
     rack: Rack
@@ -43,13 +43,13 @@ class Machine:
 
     @property
     def peak_flop_per_second(self) -> float:
-        """Peak of one GPU in the number format of the products."""
+        """Return the peak FLOP per second of one GPU in the number format of the products."""
         return self.gpu.peak_flop_per_second[self.precision.compute]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
-    """The choices that determine the time and memory of one layer on one GPU."""
+    """The shape of a layer on one GPU: the choices that determine the time of its operations and its memory."""
 
     tensor_parallel: int
     micro_batch: int
@@ -62,21 +62,21 @@ class LayerShape:
 
     @property
     def gpus(self) -> int:
-        """GPUs that share one micro-batch of one stage."""
+        """Count the GPUs that share the operations of a layer on one micro-batch: TP times CP."""
         return self.tensor_parallel * self.context_parallel
 
     @property
     def degrees(self) -> tuple[int, int, int]:
-        """Degrees of tensor, context and expert parallelism."""
+        """Return the degrees of tensor, context and expert parallelism that divide a layer's operations."""
         return self.tensor_parallel, self.context_parallel, self.expert_parallel
 
     def tokens(self, sequence: int) -> float:
-        """Count the tokens of a micro-batch of such sequences on one CP rank."""
+        """Count the tokens of a micro-batch that a layer's operations have on one CP rank, by sequence length."""
         return self.micro_batch * sequence / self.context_parallel
 
     @property
     def split(self) -> int:
-        """Ranks over which sequence parallelism divides the tokens between products; 1 without it."""
+        """Count the ranks over which sequence parallelism divides tokens between products; 1 without it."""
         return self.tensor_parallel if self.sequence_parallel else 1
 
 
@@ -95,7 +95,7 @@ class LayerOperation:
 
 
 def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
-    """Return the bytes of an element as products read it, with its share of the scales."""
+    """Return the bytes of an element as operations read it (GEMM operands), with its share of the scales."""
     dtype = dtype or m.precision.compute
     scale = {"fp8": SCALE_BYTES[m.software.fp8_recipe], "fp4": FP4_SCALE_BYTES}.get(dtype, 0.0)
     return COMPUTE_BYTES[dtype] + scale
@@ -122,7 +122,7 @@ def weight_cast_bytes(m: Machine) -> float:
 
 
 def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it."""
+    """Return the bytes of a weight as replicas gather it before the operations of a layer."""
     # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
     # reuse_grad_buf_for_mxfp8_param_ag).
     software, narrow = m.software, m.precision.compute in NARROW
@@ -133,7 +133,7 @@ def gathered_bytes(m: Machine) -> float:
 
 
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
-    """Return whether it depends on pipeline and recompute that the experts' exchange overlaps."""
+    """Return whether it depends on pipeline and recompute that the exchange of experts overlaps operations."""
     software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
     return divided and "experts" in software.overlaps and software.expert_overlap_layouts == "interleaved"
 
@@ -175,7 +175,7 @@ def gemm_seconds(
 
 
 def hbm_rate(m: Machine) -> float:
-    """Return the bytes per second that kernels reach of one GPU's HBM."""
+    """Return the bytes per second of HBM that a GPU's operations reach."""
     return m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency
 
 
@@ -196,7 +196,7 @@ SINGLE = Grouped()
 
 @dataclass(slots=True)
 class Passes:
-    """The operations of a layer as they are listed: forward, and backward that mirrors it."""
+    """The operations of a layer in both passes as they are listed: forward, and backward that mirrors it."""
 
     m: Machine
     forward: list[LayerOperation]
@@ -205,7 +205,7 @@ class Passes:
     def gemm(
         self, name: str, rows: Num, inner: Num, columns: Num, *, dtype: Dtype | None = None, grouped: Grouped = SINGLE
     ) -> None:
-        """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient."""
+        """Add a GEMM with weights to both passes; backward has two of its size: gradients of input and of weights."""
         # The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
         # addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
         m, gradient, added = self.m, 2 * self.m.precision.gradient_bytes, 0.0
@@ -235,7 +235,7 @@ class Passes:
                     operations.append(LayerOperation(f"cast for {name}", "quantise", seconds))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
-        """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
+        """Add an element-wise operation to both passes of a layer, that moves such numbers of elements."""
         e = self.m.precision.activation_bytes
         for operations, elements in ((self.forward, forward_elements), (self.backward, backward_elements)):
             traffic = elements * e * self.m.software.elementwise_traffic  # a multiple of that of fully fused kernels
@@ -335,7 +335,7 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
 
 
 def narrow_heads(m: Machine) -> float:
-    """Return how much longer a flash kernel takes for a FLOP than with heads of 128 in 16 bits (Shah 2024)."""
+    """Return how much longer flash attention takes for a FLOP than with heads of 128 in 16 bits (Shah 2024)."""
     # The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
     # the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
     latent, least = m.model.latent_attention, m.gpu.softmax_width
@@ -382,7 +382,7 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
 
 
 def head_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits."""
+    """Compute the seconds of the head's operations, logits and loss, for a micro-batch on one TP rank, both passes."""
     tokens, columns = s.tokens(m.sequence), m.model.vocabulary / s.tensor_parallel
     dtype, h = attention_dtype(m), m.model.hidden
     sizes = ((tokens, h, columns), (tokens, columns, h), (h, tokens, columns))  # forward, input and weight gradient
@@ -392,6 +392,6 @@ def head_seconds(m: Machine, s: LayerShape) -> float:
 
 
 def embedding_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the seconds of an embedding's gradient a micro-batch: cleared, summed by token, added to the main one."""
+    """Compute the seconds of the embedding gradient's operations a micro-batch: cleared, summed by token, added."""
     elements = m.model.vocabulary / s.tensor_parallel * m.model.hidden
     return float(elements * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes) / hbm_rate(m))

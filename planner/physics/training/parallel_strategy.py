@@ -1,4 +1,4 @@
-"""One layout in full, the parallel strategy: its degrees, its racks, and the `layout` section that spells it.
+"""The parallel strategy, one layout in full: its degrees, its racks, and the `layout` section that states it.
 
 `read_strategy` and `write_layout` are the only reader and writer of that section. Replicas fill whole blocks of racks;
 what is not given is the plainest choice: even layers, and stages packed as ranks are ordered.
@@ -17,26 +17,26 @@ from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
 
 def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
-    """Count the racks over which the CP ranks of one replica's stage spread: a rack holds whole TP groups."""
+    """Count the racks of the CP ranks of a replica's stage under a parallel strategy: a rack holds whole TP groups."""
     if tensor_parallel > gpus:  # every CP rank has racks of its own
         return context_parallel
     return math.ceil(context_parallel / (gpus // tensor_parallel))
 
 
 def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
-    """Count the racks of one replica's stage."""
+    """Count the racks of one replica's stage under a parallel strategy of TP and CP on racks of `gpus` GPUs."""
     return context_racks(gpus, tensor_parallel, context_parallel) * math.ceil(tensor_parallel / gpus)
 
 
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
-    """Count the racks of a unit of a rack stage, of whole replicas (of `replica_gpus` on `racks`) and expert groups."""
+    """Count the racks of a rack stage's unit, of whole replicas (of `replica_gpus` on `racks`) and expert groups."""
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
     return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackBlock:
-    """The racks that hold `replicas` whole replicas: `rack_stages` x `stage_racks` of them."""
+    """A block of racks of a parallel strategy, with whole replicas: `rack_stages` x `stage_racks` racks."""
 
     stages_per_rack: int
     replicas_per_rack: int
@@ -48,16 +48,16 @@ class RackBlock:
 
     @property
     def racks(self) -> int:
-        """Racks of a block."""
+        """Count the racks of a block of the parallel strategy."""
         return self.rack_stages * self.stage_racks
 
     @property
     def replicas(self) -> int:
-        """Replicas of a block."""
+        """Count the replicas of a block of the parallel strategy."""
         return self.replicas_per_rack * (self.stage_racks // self.context_racks)
 
     def blocks(self, replicas: int) -> int:
-        """Count the blocks that hold `replicas` replicas."""
+        """Count the blocks of racks that hold `replicas` replicas of the parallel strategy."""
         return -(-replicas // self.replicas)
 
 
@@ -69,7 +69,7 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
-    """Return the block of a layout of (TP, CP, EP) `degrees` on racks of `gpus` GPUs; None outside the search space."""
+    """Return the block of racks of a layout of (TP, CP, EP) `degrees`; None outside the search space."""
     # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
     # a group of whole racks.
@@ -99,7 +99,7 @@ def block_of(
 
 
 def padded(m: Machine, s: LayerShape) -> Machine:
-    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length.
+    """Return the machine with its sequences padded for a strategy's layer shape: work, bytes and time are of these.
 
     Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
     arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
@@ -111,7 +111,7 @@ def padded(m: Machine, s: LayerShape) -> Machine:
 
 
 def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Return an even spread of layers; where two are short, the ends, which have the embeddings, get one less."""
+    """Spread a model's layers evenly over pipeline stages; two short, the ends, with the embeddings, get one less."""
     if stages > 1 and layers % stages and (layers + 2) % stages == 0:
         even = (layers + 2) // stages
         return (even - 1, *(even,) * (stages - 2), even - 1)
@@ -119,7 +119,7 @@ def even_layers(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
-    """Return how many stages share a rack: one, replicas side by side, unless the racks at hand ask for more."""
+    """Return how many stages of a parallel strategy share a rack: one, unless the racks at hand ask for more."""
     spread = -(-unit // gpus)
     for q in range(1, stages + 1):
         r = max(1, gpus // (q * unit))
@@ -131,7 +131,7 @@ def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks:
 
 
 def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return stages and replicas of a rack: replicas side by side first, as Megatron orders ranks."""
+    """Return a strategy's stages and replicas in a rack: replicas side by side first, as Megatron orders ranks."""
     q = 1 if d * t * c >= domain else min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
     return q, max(1, domain // (q * t * c))
 
@@ -145,7 +145,7 @@ LAYOUT_KEYS = {  # of the `layout` section, where formulas use a shorter name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelStrategy:
-    """How one training step is divided over GPUs, in full; replicas are counted in the order of the sites' names."""
+    """A parallel strategy in full: how a step is divided over GPUs; replicas are in the order of the sites' names."""
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -167,58 +167,58 @@ class ParallelStrategy:
 
     @classmethod
     def of_shape(cls, shape: LayerShape, **rest: Any) -> "ParallelStrategy":
-        """Return the strategy of a layer's shape; `rest` holds the other fields, and those of the shape that differ."""
+        """Return the parallel strategy of a layer's shape; `rest` holds the other fields, and overrides the shape's."""
         own = {f.name: getattr(shape, f.name) for f in fields(shape) if f.name != "experts_overlap"}
         return cls(**(own | rest))
 
     @property
     def shape(self) -> LayerShape:
-        """The part that sets a layer's cost; under full recompute that of the layers that are not recomputed."""
+        """Return the layer shape of the parallel strategy; under full recompute that of layers not recomputed."""
         own = {f.name: getattr(self, f.name) for f in fields(LayerShape) if f.name != "experts_overlap"}
         overlap = bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages)) and not any(self.recomputed)
         return LayerShape(**own, experts_overlap=overlap)
 
     @property
     def recomputed(self) -> tuple[int, ...]:
-        """Fully recomputed layers of each stage; under full recompute without numbers, all layers."""
+        """Return the fully recomputed layers of each stage; under full recompute without numbers, all layers."""
         if self.recompute != "full":
             return (0,) * len(self.layers_per_stage)
         return self.recomputed_layers_per_stage or self.layers_per_stage
 
     @property
     def data_parallel(self) -> int:
-        """Replicas over all sites."""
+        """Count the replicas of the parallel strategy over all sites."""
         return sum(self.data_parallel_by_site)
 
     @property
     def min_replicas(self) -> int:
-        """Replicas of the smallest site that works: ZeRO shards state over them, never over the WAN."""
+        """Count the replicas of the smallest site at work: ZeRO shards state over them, never over the WAN."""
         return min(d for d in self.data_parallel_by_site if d)
 
     def unit_racks(self, gpus_per_rack: int) -> int:
-        """Count the racks of one unit of a rack stage, which holds whole replicas and expert groups."""
+        """Count the racks of one unit of a rack stage under this strategy, of whole replicas and expert groups."""
         racks, replicas = self.racks_per_replica(gpus_per_rack), self.replicas_per_rack
         gpus, experts = self.shape.gpus, self.expert_parallel
         return unit_racks(replica_gpus=gpus, racks=racks, replicas_per_rack=replicas, expert_parallel=experts)
 
     def group_racks(self, gpus_per_rack: int) -> int:
-        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
+        """Count the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
         racks = self.site_group_racks(max(self.data_parallel_by_site), gpus_per_rack)
         return racks // math.ceil(self.tensor_parallel / gpus_per_rack)  # TP ranks of other racks have other weights
 
     def site_group_racks(self, replicas: int, gpus_per_rack: int) -> int:
-        """Count the racks of one stage's replicas at a site, in whole units."""
+        """Count the racks of one stage's replicas at a site under this strategy, in whole units."""
         unit = self.unit_racks(gpus_per_rack)
         in_unit = self.replicas_per_rack * (unit // self.racks_per_replica(gpus_per_rack))
         return math.ceil(replicas / in_unit) * unit
 
     @property
     def gpus(self) -> int:
-        """GPUs that work."""
+        """Count the GPUs at work under the parallel strategy."""
         return self.data_parallel * self.pipeline_parallel * self.shape.gpus
 
     def racks_per_replica(self, gpus_per_rack: int) -> int:
-        """Return the racks over which one replica's stage spreads."""
+        """Count the racks over which one replica's stage spreads under the parallel strategy."""
         return racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
 
 
@@ -234,7 +234,7 @@ NEEDS: dict[str, Parallelism] = {  # what a framework must have for a choice of 
 
 
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
-    """Yield the choices of a strategy that the framework does not support, as complaints."""
+    """Yield the choices of a parallel strategy that the framework does not support, as complaints."""
     values, stages = layout_values(strategy), strategy.pipeline_parallel
     for key, way in NEEDS.items():
         if values[key] > (key != "sequence_parallel") and way not in software.parallelism:
@@ -248,7 +248,7 @@ def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]
 
 
 def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
-    """Read a strategy from the keys of a `layout` section; a key left out takes the field's default."""
+    """Read a parallel strategy from the keys of a `layout` section; a key left out takes the field's default."""
     values: dict[str, Any] = {}
     for field in fields(ParallelStrategy):
         key = LAYOUT_KEYS.get(field.name, field.name)
@@ -259,17 +259,17 @@ def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
 
 
 def strategy_of(layout: LayoutPlan) -> ParallelStrategy:
-    """Read the strategy of a plan's layout."""
+    """Read the parallel strategy of a plan's layout."""
     return read_strategy(dict(layout))
 
 
 def shape_values(shape: LayerShape) -> dict[str, Any]:
-    """Return the choices that cut a layer by the keys of the `layout` section, and whether experts overlap."""
+    """Return a strategy's layer shape by the keys of the `layout` section, and whether experts' exchange overlaps."""
     return {LAYOUT_KEYS.get(f.name, f.name): getattr(shape, f.name) for f in fields(shape)}
 
 
 def layout_values(strategy: ParallelStrategy) -> dict[str, Any]:
-    """Return a strategy by the keys of the `layout` section, replicas in total instead of by site."""
+    """Return a parallel strategy by the keys of the `layout` section, replicas in total instead of by site."""
     values = {LAYOUT_KEYS.get(f.name, f.name): getattr(strategy, f.name) for f in fields(strategy)}
     del values["data_parallel_by_site"]
     recomputed = strategy.recomputed if strategy.recompute == "full" else ()
@@ -286,7 +286,7 @@ def write_layout(
     metrics: LayoutMetrics,
     certificate: Certificate,
 ) -> LayoutPlan:
-    """Write a strategy as the `layout` section of a plan whose sites have `racks` racks in total."""
+    """Write a parallel strategy as the `layout` section of a plan whose sites have `racks` racks in total."""
     by_site = dict(data_parallel_by_site)
     racks_by_site = {site: strategy.site_group_racks(count, gpus_per_rack) for site, count in by_site.items()}
     return LayoutPlan(

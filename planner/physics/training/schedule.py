@@ -48,7 +48,7 @@ def bubble_seconds(
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Micro-batches that a stage takes through one chunk before it goes on to the next: at first, and at last."""
+    """Rounds of a pipeline schedule: micro-batches through one chunk before the next, in the first and last round."""
 
     first: Num
     last: Num
@@ -56,7 +56,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCounts:
-    """The counts of a pipeline: stages, chunks of a stage, micro-batches of a step, and their rounds if given."""
+    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and rounds if given."""
 
     pipeline: Num
     virtual_stages: Num
@@ -65,7 +65,7 @@ class PipelineCounts:
 
 
 def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
-    """Return the micro-batches of the first and the last round of a step: p, or the fewer that there are."""
+    """Return the micro-batches of the first and last round of a pipeline schedule: p, or the fewer that there are."""
     return Rounds(np.minimum(micro_batches, pipeline), (micro_batches - 1) % pipeline + 1)
 
 
@@ -80,7 +80,7 @@ def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: N
 
 
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak (Narayanan 2021; Qi 2023)."""
+    """Count the chunk-micro-batches whose activations stage i (from 0) keeps at its peak (Narayanan 2021; Qi 2023)."""
     # 1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at
     # most v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m,
     # p) on every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for
@@ -93,26 +93,26 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
 
 
 def larger_in_flight(pipeline: Num, micro_batches: Num, *, smaller_first: Num) -> Num:
-    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events."""
+    """Count the micro-batches in flight of a stage's larger chunks at its peak; a test runs the order of events."""
     # A chunk keeps up to 2·p. A stage whose larger chunks come first has as many in each of them that there is room for
     # at its peak; where they come last, p in each, as the first chunks have the others then.
     return np.minimum(np.where(smaller_first, pipeline, 2 * np.asarray(pipeline)), micro_batches)
 
 
 def layers_in_flight(flying: Num, virtual_stages: Num, layers: Num, larger: Num) -> Num:
-    """Return the layers of micro-batches that a stage keeps at its peak, of `flying` chunks and `larger` ones' own."""
+    """Count the layers of micro-batches in flight of a stage at its peak: `flying` chunks, `larger` of larger ones."""
     each, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
     return each * flying + np.minimum(more * larger, flying)
 
 
 def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
-    """Return the layers that a stage of some layers recomputes where each of its chunks recomputes `each`, or all."""
+    """Count the layers that a pipeline stage recomputes where each of its chunks recomputes `each`, or all it has."""
     least, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
     return more * np.minimum(each, least + 1) + (virtual_stages - more) * np.minimum(each, least)
 
 
 def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
-    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones.
+    """Return whether a pipeline schedule lets the experts' exchange overlap: of one stage, or interleaved.
 
     Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
     (transformer_config.py, overlap_moe_expert_parallel_comm).
@@ -125,7 +125,7 @@ Ints = NDArray[np.int64]
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
-    """Divide the layers of a stage into chunks as equal as can be, the larger first or the smaller."""
+    """Divide the layers of a pipeline stage into chunks as equal as possible, the larger first or the smaller."""
     sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
     return sizes[::-1] if smaller_first else sizes
 
@@ -138,7 +138,7 @@ MANY_AT_ONCE = 16  # passes of a wave, from which arrays are faster than a loop
 
 @lru_cache(maxsize=4096)
 def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]) -> float:
-    """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends."""
+    """Compute the seconds until the last pass of p equal stages ends under the interleaved 1F1B schedule."""
     # Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
     # end as much later as those of the round before, so do all of the rounds between them and the last ones, since
     # every device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that
@@ -160,7 +160,7 @@ def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...]
 def run_passes(
     pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]
 ) -> tuple[float, Floats]:
-    """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
+    """Run the passes of p equal stages under the interleaved 1F1B schedule, each as soon as its inputs are there.
 
     Return when the last ends, and when each does: by place, forward then backward, and micro-batch. Rounds of p
     micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with 2·(p-i-1) +
@@ -191,7 +191,7 @@ def run_passes(
 
 @dataclass(frozen=True)
 class PassOrder:
-    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only."""
+    """The passes of a pipeline schedule by waves: none waits for another of its wave, all for earlier ones only."""
 
     own: Ints
     waits: Ints  # for the pass before it on its device, and for its two inputs
@@ -200,13 +200,13 @@ class PassOrder:
 
     @cached_property
     def one_by_one(self) -> list[tuple[int, ...]]:
-        """The passes in order: number, the three that it waits for, and kind."""
+        """Return the passes of the schedule in order: number, the three that it waits for, and kind."""
         return list(zip(self.own.tolist(), *self.waits.tolist(), self.kind.tolist(), strict=True))
 
 
 @lru_cache(maxsize=8)
 def _order(p: int, m: int, v: int) -> PassOrder:
-    """Give each pass the wave behind the last of those that it waits for, device by device as far as is known."""
+    """Sort the passes of a pipeline schedule into waves, each behind the last pass that it waits for."""
     none = 2 * p * v * m
     queues = []
     for i in range(p):
@@ -237,7 +237,7 @@ def _order(p: int, m: int, v: int) -> PassOrder:
 
 
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
-    """List the passes of device i in order: their numbers, those that each waits for, and their kinds."""
+    """List the passes of device i of a pipeline schedule in order: numbers, those that each waits for, and kinds."""
     # Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
@@ -269,7 +269,7 @@ def excess_seconds(
     head: tuple[float, float] = (0.0, 0.0),
     smaller_first: bool = False,
 ) -> float:
-    """Return the seconds that chunks of unequal work add to m stages and the largest chunk on the other stages.
+    """Return the seconds that unequal chunks add to a pipeline: m stages, and the largest chunk on the other stages.
 
     `passes`: seconds of a layer forward, backward, and recomputed. With a short last round the closed form counts its
     waits already, and the larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a
@@ -293,7 +293,7 @@ def excess_seconds(
 def min_excess_seconds(
     counts: PipelineCounts, layers: Num, recomputed: Num, layer_seconds: Num, recompute_seconds: Num
 ) -> Num:
-    """Bound the excess of unequal chunks from below; a test compares it with the order of events."""
+    """Bound from below the seconds that unequal chunks add to a pipeline; a test runs the order of events."""
     # Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
     # first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short
     # last round loses is counted as micro-batches already (`effective_micro_batches`).

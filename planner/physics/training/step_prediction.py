@@ -1,4 +1,4 @@
-"""The step of a layout in whole blocks of racks, the prediction of one layout given in full, and the step of pools.
+"""The prediction of a step: of a layout in whole blocks of racks, of one layout given in full, and of pools.
 
 The pipeline is timed as if every stage were as large as the largest and every chunk of the fill as the largest of its
 stage; the waits of unequal chunks are added, from the order of events. For equal stages and whole rounds of
@@ -35,7 +35,7 @@ from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The network's slowdowns, rates and round trips that a step depends on."""
+    """The conditions of a predicted step: the network's slowdowns, rates and round trips."""
 
     pipeline_send_slowdown: float
     allreduce_slowdown: float
@@ -46,7 +46,7 @@ class Conditions:
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine of a loaded instance. TypeError: a catalogue name is left in it."""
+    """Return the machine for which an instance's steps are predicted. TypeError: a catalogue name is left in it."""
     hardware, workload = instance.hardware, instance.workload
     gpu, rack, software, model = hardware.accelerator, hardware.rack, workload.software, workload.model
     if isinstance(gpu, str) or isinstance(rack, str) or isinstance(software, str) or isinstance(model, str):
@@ -64,14 +64,14 @@ def machine_of(instance: Instance) -> Machine:
 
 
 def memory_limit_bytes(instance: Instance) -> float:
-    """Return the bytes of HBM of one GPU that a plan may fill."""
+    """Return the bytes of HBM of one GPU that a predicted layout may fill."""
     gpu = machine_of(instance).gpu
     return memory.usable_bytes(gpu.hbm_bytes, instance.limits.memory_reserve_fraction, gpu.memory_reserve_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The inputs of a step that do not depend on its counts of stages, replicas and micro-batches; times in seconds.
+    """The inputs of a predicted step other than its counts of stages, replicas and micro-batches; times in seconds.
 
     Times of layers include the exchange of CP over racks at the transport's own slowdown, which is its whole slowdown
     under one leaf.
@@ -91,22 +91,22 @@ class Pipeline:
 
     @property
     def ends(self) -> float:
-        """Seconds of a micro-batch that a stage alone takes beyond its layers: logits, loss, embedding's gradient."""
+        """Return the seconds a micro-batch beyond layers in a step of one stage: logits, loss, embedding's gradient."""
         return self.head + self.embedding
 
     @property
     def front_excess_seconds(self) -> float:
-        """Seconds of a front layer and micro-batch beyond another layer's, exposed ZeRO traffic taken as equal."""
+        """Return the seconds of a micro-batch that a dense front layer adds to a step beyond another layer's."""
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
     @property
     def first_excess_seconds(self) -> float:
-        """Seconds that front layers and the embedding add to a micro-batch of the first stage; negative: they spare."""
+        """Return the seconds that front layers and embedding add to the first stage a micro-batch; may be negative."""
         return front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
-        """Compute the seconds of an exchange between stages of different racks: a fixed part, and the NIC's, slowed."""
+        """Compute the seconds of a send between stages of different racks: a fixed part, and the NIC's, slowed."""
         seconds = self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1)
         return np.where(np.asarray(pipeline) > 1, seconds, 0.0)
 
@@ -121,7 +121,7 @@ def pipeline_of(
     transport_slowdown: float,
     fronts: dict[LayerShape, LayerTimes] | None = None,
 ) -> Pipeline:
-    """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain.
+    """Time the pipeline of a layer strategy; `inside`: all stages share a rack, and send in its scale-up domain.
 
     `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
     """
@@ -151,14 +151,14 @@ def pipeline_of(
 
 
 def inside_rack(x: Pipeline) -> Pipeline:
-    """Return the same pipeline with all of its stages in one rack, whose exchange stays in the scale-up domain."""
+    """Return a pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
     seconds = layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedTimes:
-    """Seconds of one layer and micro-batch under ZeRO: compute, exposed traffic, and the time that the NIC is free."""
+    """Times in seconds of a step's layer and micro-batch under ZeRO: compute, exposed traffic, and free time of NIC."""
 
     times: LayerTimes
     sharding_seconds: Num
@@ -167,12 +167,12 @@ class ShardedTimes:
 
     @property
     def layer_seconds(self) -> Num:
-        """Forward and backward of one layer, without full recompute."""
+        """Return the seconds of a step's layer and micro-batch under ZeRO, forward and backward, no full recompute."""
         return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
-    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group."""
+    """Compute a layer's seconds of a step: compute, exposed ZeRO traffic, free NIC; broadcasts over racks."""
     # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
     # time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
@@ -187,7 +187,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 
 
 def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
-    """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
+    """Compute the seconds of pipeline sends that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
     hidden = (v > 1) * float("sends" in x.machine.software.overlaps) * send
@@ -203,18 +203,18 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 def stage_seconds(
     x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
 ) -> Num:
-    """Compute a stage's seconds a micro-batch: layers, recomputation and exposed exchange, no head nor front layers."""
+    """Compute a stage's seconds a micro-batch: layers, recomputation and exposed sends, no head nor front layers."""
     exposed = exposed_seconds(x, sharded, virtual_stages, layers, send)
     return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
 
 
 def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
-    """Compute what a micro-batch takes longer on the last stage, by the head, and on the first, front layers in."""
+    """Compute the seconds that a micro-batch takes more on the last stage (head) and the first (front, embedding)."""
     return np.where(stages == pipeline - 1, x.head, 0.0) + np.where(stages == 0, x.first_excess_seconds, 0.0)
 
 
 def least_layers(x: Pipeline) -> int:
-    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's."""
+    """Count the layers that lower bounds of a step may assume, each of a usual layer's time: at most the model's."""
     # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
@@ -222,18 +222,18 @@ def least_layers(x: Pipeline) -> int:
 
 
 def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
-    """Return the fewest layers of a first stage whose first chunk, the largest, holds all front layers."""
+    """Count the fewest layers of a first stage whose first chunk, the largest, holds all dense front layers."""
     return max(virtual_stages, (front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
 def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
-    """Compute the seconds of the largest chunk of a stage: whole layers, and whole ones recomputed."""
+    """Compute the seconds of the largest chunk of a pipeline stage: whole layers, and whole ones recomputed."""
     whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
     return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
 
 
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
-    """Return for each stage the first one whose unequal chunks wait as long: the first stage, the last, or another."""
+    """Return for each pipeline stage the first one whose unequal chunks wait as long: the first, last, or another."""
     stages = np.arange(pipeline)
     least = int(smaller_chunks_first(x.machine.model, 0))
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
@@ -242,7 +242,7 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
 def excess_seconds(
     x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
 ) -> float:
-    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events."""
+    """Compute the seconds that unequal chunks of the slowest stage add to a step, by the order of events."""
     # The last stage has the head in its last chunk, a third of it forward: one product of three.
     last = stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
@@ -254,7 +254,7 @@ def excess_seconds(
 def pipeline_bubble_seconds(
     sharded: ShardedTimes, order: Schedule, counts: PipelineCounts, stage_seconds: Num, send_seconds: Num
 ) -> Num:
-    """Compute the seconds that fill and drain the pipeline, every stage as long a micro-batch as `stage_seconds`."""
+    """Compute the bubble of a step: seconds to fill and drain the pipeline, `stage_seconds` a micro-batch and stage."""
     # The passes share a stage's time as they share a layer's.
     layer = sharded.layer_seconds
     forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
@@ -265,7 +265,7 @@ def pipeline_bubble_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
-    """Fibre between sites: their number, rate and round trip of the slowest link, and the round trips waited."""
+    """The fibre that a step's gradients cross between sites: sites, rate and round trip of the slowest link, trips."""
 
     sites: int
     gbps: Num
@@ -274,7 +274,7 @@ class LayoutFibre:
 
 
 def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num:
-    """Compute the seconds that the last of `items` exchanges, ready at a spacing, waits for others (Lindley 1952)."""
+    """Compute the seconds that the last of a step's `items` exchanges, ready at a spacing, waits (Lindley 1952)."""
     # His recursion with constant service and spacing: the n-th waits (n-1)·max(0, service - spacing).
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
@@ -282,7 +282,7 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
 def between_sites_seconds(
     x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
 ) -> Num:
-    """Compute the exposed seconds of the exchange of gradients between sites, of the stage that ends last."""
+    """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
     # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:
@@ -296,7 +296,7 @@ def between_sites_seconds(
 
 
 def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
-    """Count the sends on the critical path of a step that meet rings of the GPUs that send; none inside a rack."""
+    """Count the sends on a step's critical path that meet rings of the GPUs that send; none inside a rack."""
     # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
     # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
@@ -314,7 +314,7 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
 
 
 def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_stages: Num, max_layers: Num) -> Num:
-    """Compute the seconds that `met` sends on the critical path wait for rings between racks on NICs and links."""
+    """Compute the seconds that `met` sends on a step's critical path wait for rings between racks on NICs and links."""
     if not np.any(np.asarray(met) > 0):
         return 0.0
     m, w = x.machine, weights_of(x.machine, x.shape)
@@ -340,7 +340,7 @@ def once_parts(
     *,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds that a step takes once, by part; those of the largest stage's `layers`, and largest chunk."""
+    """Compute the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
@@ -373,7 +373,7 @@ def once_parts(
 def step_breakdown(
     machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
 ) -> dict[str, float]:
-    """Compute the seconds of one step by part; the parts sum to the step."""
+    """Predict the seconds of one step by part; the parts sum to the step."""
     # The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
     # filling and draining take the largest chunk of any stage on every other stage.
     x = pipeline_of_strategy(machine, c, strategy)
@@ -410,7 +410,7 @@ def step_breakdown(
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> dict[str, float | dict[str, float] | tuple[float, float]]:
-    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
+    """Predict all metrics that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload = machine_of(instance), instance.workload
@@ -440,13 +440,13 @@ def metrics(
 
 
 def has_machine(instance: Instance) -> bool:
-    """Return whether an instance holds one machine in full, and names none of its parts."""
+    """Return whether an instance has one machine in full to predict steps of, and names none of its parts."""
     h, w = instance.hardware, instance.workload
     return not (h.pools or any(isinstance(x, str) for x in (h.accelerator, h.rack, w.model, w.software)))
 
 
 def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
-    """Return the properties of a layout outside the measured runs, each with a sentence."""
+    """Return what of a layout's step prediction extrapolates from the measured runs, each with a sentence."""
     if not has_machine(instance):
         return {}
     m = machine_of(instance)
@@ -480,7 +480,7 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
 
 
 def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeline:
-    """Time the pipeline of a strategy given in full."""
+    """Time the pipeline of a parallel strategy given in full, to predict its step."""
     return pipeline_of(
         m,
         strategy.shape,
@@ -492,7 +492,7 @@ def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) 
 
 
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
-    """Return the layout question of one pool alone, with its share of the batch as the most that a step may hold."""
+    """Return the instance of one pool alone, with its share of the batch as the most that a step may hold."""
     hardware = Hardware(
         accelerator=pool.accelerator,
         rack=pool.rack,
@@ -507,7 +507,7 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
 
 
 def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
-    """Compute the exposed seconds of a pool's exchange of gradients in the ring of pools; 0 without a link."""
+    """Compute a step's exposed seconds of a pool's gradient exchange in the ring of pools; 0 without a link."""
     if link is None or training < 2:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)

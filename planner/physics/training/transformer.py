@@ -31,7 +31,7 @@ def _ffn_weights(model: Model, width: int) -> int:
 
 
 def expert_parameters(model: Model) -> int:
-    """Return the weights of one routed expert."""
+    """Count the weights of one routed expert of a Transformer layer."""
     if model.experts is None:
         raise ValueError(f"model {model.name!r} has no experts")
     return _ffn_weights(model, model.experts.ffn)
@@ -43,7 +43,7 @@ def dense_layer_parameters(model: Model) -> int:
 
 
 def layer_parameters(model: Model, *, active: bool = False) -> int:
-    """Return the weights of one layer of the prevailing kind, or the `active` ones: those that one token meets."""
+    """Count the weights of a Transformer layer of the prevailing kind, or the `active` ones that one token meets."""
     # A dense layer, or attention, router, shared and routed experts (arXiv 2412.19437, eqs. 12-15).
     if model.experts is None:
         return dense_layer_parameters(model)
@@ -68,7 +68,7 @@ def total_parameters(model: Model) -> int:
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Return the weights that one token meets: its experts of each layer, the head, and the `embedding` if asked.
+    """Count the weights of a Transformer that one token meets: experts of each layer, head, and `embedding` if asked.
 
     The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
     and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
@@ -79,7 +79,7 @@ def active_parameters(model: Model, *, embedding: bool = False) -> int:
 
 
 def gemm_flop(parameters: Num, tokens: Num) -> Num:
-    """Compute the FLOP of multiplying `tokens` rows by matrices of `parameters` weights: a multiply and an add each."""
+    """Compute the FLOP of multiplying `tokens` rows by a Transformer's matrices of `parameters` weights."""
     return 2 * parameters * tokens
 
 
@@ -119,7 +119,7 @@ def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) ->
 
 
 def attention_inputs(model: Model) -> int:
-    """Return the elements per token of queries, keys and values, over all TP ranks."""
+    """Count the elements per token of a Transformer layer's queries, keys and values, over all TP ranks."""
     latent = model.latent_attention
     if latent is None:
         return model.head * (model.heads + 2 * model.kv)
@@ -127,25 +127,25 @@ def attention_inputs(model: Model) -> int:
 
 
 def attention_outputs(model: Model) -> int:
-    """Return the elements per token of the attention's output, over all TP ranks."""
+    """Count the elements per token of a Transformer layer's attention output, over all TP ranks."""
     latent = model.latent_attention
     return model.heads * (model.head if latent is None else latent.head_value)
 
 
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
-    """A line in logarithms: log10 y = slope·log10 x + intercept."""
+    """A power law of a Transformer's size, a line in logarithms: log10 y = slope·log10 x + intercept."""
 
     slope: float
     intercept: float
 
     def at(self, x: Num) -> Num:
-        """Compute the law's value at x."""
+        """Compute the value of the power law at x."""
         return 10.0 ** (self.slope * np.log10(x) + self.intercept)
 
 
 def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
-    """Return the least-squares line through the logarithms of points. ValueError: not of two different positive x."""
+    """Fit a power law by least squares of the points' logarithms. ValueError: not of two different positive x."""
     if len(x) != len(y) or len(set(x)) < 2 or min(*x, *y) <= 0:
         raise ValueError("a power law needs equally many positive x and y, at two different x or more")
     u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))
@@ -155,12 +155,12 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
 
 
 def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0) -> Num:
-    """Compute the FLOP that a rate yields in a time, at the share of it that the model uses."""
+    """Compute the FLOP budget of training that a rate yields in a time, at the share that the model uses."""
     return flop_per_second * seconds * utilisation
 
 
 def training_flop(parameters: Num, tokens: Num) -> Num:
-    """Compute the FLOP of training without attention as 6·N·D (Kaplan 2020): 2 forward, 4 backward."""
+    """Compute the FLOP of training a Transformer without attention as 6·N·D (Kaplan 2020): 2 forward, 4 backward."""
     return 6 * parameters * tokens
 
 
@@ -174,23 +174,23 @@ def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
 
 
 def tokens_for(parameters: float, flop: float) -> float:
-    """Compute the tokens that a FLOP budget leaves for a model: C = 6·N·D."""
+    """Compute the training tokens that a FLOP budget leaves for a Transformer: C = 6·N·D."""
     return float(flop / training_flop(parameters, 1.0))
 
 
 def loss(law: LossLaw, parameters: float, tokens: float) -> float:
-    """Compute the loss in nats a token after D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
+    """Compute a model's loss in nats a token after D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
     return float(law.e + law.a / parameters**law.alpha + law.b / tokens**law.beta)
 
 
 def power(law: PowerOf, *, tokens: float, flop: float, parameters: float) -> float:
-    """Compute a power law at a model, its data or its compute."""
+    """Compute a scaling law's power term of a model's parameters, tokens or FLOP."""
     x = {"tokens": tokens, "flop": flop, "parameters": parameters, "fixed": 1.0}[law.of]
     return float(law.coefficient * x**law.exponent)
 
 
 def layers_of(law: DepthLaw, hidden: float) -> float:
-    """Compute the layers of a width: hidden / aspect, or (ln hidden - intercept) / slope (Levine 2020, eq. 10)."""
+    """Compute a model's layers by width: hidden / aspect, or (ln hidden - intercept) / slope (Levine 2020, eq. 10)."""
     if law.kind == "aspect":
         return hidden / (law.aspect or 1.0)
     return max(1.0, (math.log(hidden) - (law.intercept or 0.0)) / (law.slope or 1.0))

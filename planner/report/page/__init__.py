@@ -1,1 +1,1 @@
-"""Plans as one self-contained page."""
+"""Reports of plans as one self-contained HTML page."""

@@ -1,4 +1,4 @@
-"""Elements and templates of pages, and charts: bars, waterfall, memory of stages, lines over an axis, schedule."""
+"""SVG elements, templates and charts of pages: bars, waterfall, memory of stages, lines over an axis, schedule."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ PALETTE = 8  # colours of the style sheet, c0 to c7
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
+    """A figure of a plan as text on its page, with its path and exact value, which let a reader check it."""
 
     path: str
     value: Any
@@ -34,7 +34,7 @@ PageRow = tuple[PageCell, ...]
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """A table; `text_columns` have text in them and not figures."""
+    """A table of a page; `text_columns` hold text instead of figures."""
 
     caption: str
     head: tuple[str, ...]
@@ -44,7 +44,7 @@ class PageTable:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A drawing as SVG, and its caption."""
+    """A drawing or chart of a page as SVG, and its caption."""
 
     svg: str
     caption: str
@@ -52,7 +52,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A figure of the first screen: its likely range in words, and as shares of the bar that it is drawn in."""
+    """A headline figure of a page: its likely range in words, and as shares of the bar that it is drawn in."""
 
     label: str
     figure: PageFigure
@@ -63,12 +63,12 @@ class Headline:
 
 
 def style() -> str:
-    """Return the style sheet of all pages."""
+    """Return the style sheet of all pages, as CSS."""
     return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
 
 
 def template(command: str, name: str) -> "jinja2.Template":
-    """Return a template of pages by its path in the package. InputError: jinja2 is not installed for a command."""
+    """Return a page's HTML template by its path in the package. InputError: jinja2 is not installed for a command."""
     with needed(command, "jinja2", "report"):
         import jinja2
     loader = jinja2.PackageLoader("planner", "")
@@ -81,7 +81,7 @@ def template(command: str, name: str) -> "jinja2.Template":
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
-    """Return the class of each part's colour, in order; after the palette all are grey."""
+    """Return the CSS class of each chart part's colour, in order; after the palette all are grey."""
     return {name: f"c{index}" if index < PALETTE else "rest" for index, name in enumerate(parts)}
 
 
@@ -91,7 +91,7 @@ ROW = 15.0  # units: a row of a legend
 
 
 def el(tag: str, content: str = "", tip: str = "", **attributes: str | float) -> str:
-    """Return one element; `tip` is shown as a tooltip, `cls` is its class, an underscore in a name is a dash."""
+    """Return an SVG element of a chart; `tip` is its tooltip, `cls` its class, an underscore in a name is a dash."""
     named = {"class" if name == "cls" else name.replace("_", "-"): shown(x) for name, x in attributes.items()}
     text = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
     content = (el("title", escape(tip)) if tip else "") + content
@@ -99,44 +99,44 @@ def el(tag: str, content: str = "", tip: str = "", **attributes: str | float) ->
 
 
 def shown(value: str | float) -> str:
-    """Write a coordinate in a tenth of a unit."""
+    """Write an SVG coordinate of a chart to a tenth of a unit."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 
 def rect(x: float, y: float, width: float, height: float, cls: str, tip: str = "") -> str:
-    """Return a box."""
+    """Return the SVG box of a chart's bar or part."""
     return el("rect", tip=tip, x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
 
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
-    """Return a line of text; `anchor` is start, middle or end."""
+    """Return an SVG line of text of a chart; `anchor` is start, middle or end."""
     return el("text", escape(content), x=x, y=y, **({"cls": cls} if cls else {}), text_anchor=anchor)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", width: float = 0.0) -> str:
-    """Return a straight line, as wide as its class says unless a width is given."""
+    """Return a straight SVG line of a chart, as wide as its class says unless a width is given."""
     style: dict[str, Any] = {"stroke_width": width} if width else {}
     return el("line", tip=tip, x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
 def path(points: list[tuple[float, float]], cls: str) -> str:
-    """Return a polyline."""
+    """Return an SVG polyline through points of a chart."""
     return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
 
 
 def width_of(content: str, cls: str = "") -> float:
-    """Return the units that a text takes at most."""
+    """Bound the width that a text of a chart takes, in SVG units."""
     return len(content) * LETTER.get(cls.split(" ", 1)[0], 6.8)
 
 
 def cut(content: str, room: float, cls: str = "") -> str:
-    """Return a text, cut with an ellipsis where it is wider than `room` units."""
+    """Return a text of a chart, cut with an ellipsis where it is wider than `room` SVG units."""
     most = int(room / width_of("x", cls))
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 
 
 def drawing(height: float, alt: str, drawn: Sequence[str], shades: Mapping[str, str] | None = None) -> str:
-    """Return the picture with its description, and below it names behind their colours, as many a row as there fit."""
+    """Return a chart's SVG with its description, and a legend of names and colours below, as many a row as fit."""
     names, x, y = [], 0.0, height
     for name, shade in (shades or {}).items():
         wide = 17 + width_of(name) + 10
@@ -156,7 +156,7 @@ MARKS = 5  # of an axis at most
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """Points of a line by ascending x; `shade` is the number of its colour."""
+    """A line of a chart: its points by ascending x; `shade` is the number of its colour."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -165,7 +165,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartAxis:
-    """An axis: its name, how a value reads, and the marks to choose from; without marks they are even."""
+    """An axis of a chart: its name, how a value reads, and the marks to choose from; without marks even ones."""
 
     name: str
     show: Callable[[float], str]
@@ -174,7 +174,7 @@ class ChartAxis:
 
 
 def even_marks(low: float, high: float) -> list[float]:
-    """Return round values with even steps that span a range."""
+    """Return round axis marks of a chart, with even steps that span a range."""
     width = high - low or abs(high) or 1.0
     scale = 10.0 ** math.floor(math.log10(width / MARKS))
     step = next((scale * nice for nice in NICE if width / (scale * nice) <= MARKS), scale * 10)
@@ -183,7 +183,7 @@ def even_marks(low: float, high: float) -> list[float]:
 
 
 def log_marks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten, from the last at or below `low` to the first at or above `high`."""
+    """Return logarithmic axis marks: 1, 2 and 5 times powers of ten, from at or below `low` to at or above `high`."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     inside = [mark for mark in marks if low < mark < high]
@@ -193,7 +193,7 @@ def log_marks(low: float, high: float) -> list[float]:
 def curve(
     alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
 ) -> str:
-    """Draw lines with the chosen point, marked axes and, where there are several, their names below."""
+    """Draw a chart of lines with the chosen point, marked axes and, where there are several, their names below."""
     xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]
     left, right = min(xs), max(xs)
@@ -238,7 +238,7 @@ PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
 class ChartLimit(NamedTuple):
-    """The limit of a row of a chart, and its name."""
+    """The limit of a row of a bar chart, and its name."""
 
     value: float
     name: str
@@ -249,7 +249,7 @@ StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them r
 
 
 def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
-    """Draw a bar a row of its parts (below zero in the sum alone), limits dashed, and a legend, all on one scale."""
+    """Draw a bar chart, the parts of each row in one bar (below zero in the sum only), limits dashed, with a legend."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
     lengths += [limit.value for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
@@ -272,7 +272,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
 
 
 def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[float], str]) -> str:
-    """Draw a bar in its shade a line, joined where they end: parts below zero go back, sums begin at 0."""
+    """Draw a waterfall chart, bars joined where they end: parts below zero go back, sums begin at 0."""
     spans: list[tuple[float, float]] = []
     for bar, _ in bars:
         start = 0.0 if bar.is_sum or not spans else spans[-1][1]
@@ -292,7 +292,7 @@ def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[fl
 
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
-    """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
+    """Draw a chart of pipeline stages' memory against a limit, equal neighbours as one bar, parts by colour."""
     all_names = {name for _, _, parts in in_memory for name in parts}
     largest = {name: max(parts.get(name, 0.0) for _, _, parts in in_memory) for name in all_names}
     names = sorted(largest, key=lambda name: (-largest[name], name))
@@ -335,7 +335,7 @@ STAGE_SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "grad
 
 
 def schedule(name: str, layout: LayoutPlan) -> str:
-    """Draw some stages of a pipeline over one step; each bar is as long as its seconds."""
+    """Draw a chart of some stages' pipeline schedule over one step; each bar is as long as its seconds."""
     metrics, stages = layout.metrics, layout.pipeline_parallel
     chosen = sorted({round(row * (stages - 1) / (STAGE_ROWS - 1)) for row in range(STAGE_ROWS)}) if stages > 1 else [0]
     scale = (WIDTH - SCHEDULE_LEFT) / metrics.step_seconds
@@ -366,7 +366,7 @@ def schedule(name: str, layout: LayoutPlan) -> str:
 
 
 def pieces(layout: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
-    """Yield (kind, seconds) of the successive phases of a stage in a step; the seconds sum to the step.
+    """Yield (kind, seconds) of the successive phases of a pipeline stage's step, to draw; they sum to the step.
 
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
     waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any

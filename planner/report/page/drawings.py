@@ -45,7 +45,7 @@ Lines = list[tuple[Point, Point]]
 
 
 class DrawnTier:
-    """The boxes of one tier in the part that is drawn, row by row from the bottom, and how many the site has."""
+    """The boxes of a drawn fabric's tier, row by row from the bottom, and how many switches the site has."""
 
     def __init__(
         self, name: str, boxes: int, columns: int, total: int, notes: tuple[str, ...] = (), *, ring: bool = False
@@ -68,7 +68,7 @@ class DrawnTier:
         self.words += [line for note in (more, *notes) for line in _styled(note, "small")]
 
     def middle(self, cell: tuple[int, int], top: float) -> Point:
-        """Return the middle of a box, of a ring from its foot on, where the boxes begin at a height."""
+        """Return the middle of a box of a drawn tier (a ring's from its foot) whose boxes begin at height `top`."""
         if self.ring:
             angle = 2 * math.pi * (cell[0] + cell[1] * self.columns + 0.5 - self.columns / 2) / len(self.cells)
             return (LEFT + RIGHT) / 2 + RING * math.sin(angle), top + self.height / 2 + RING * math.cos(angle)
@@ -79,9 +79,9 @@ class DrawnTier:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLinks:
-    """The lines from a tier to the one above, the cables of each line, and the site's cables between the two tiers.
+    """The drawn lines from a fabric's tier to the next above, the cables of each, and all between the two.
 
-    `pairs` joins the row of boxes above with that below; `columns` boxes above each other; `hub` one point below with
+    `pairs` joins the row of boxes above to that below; `columns` boxes above each other; `hub` one point below with
     all above, and `trunk` one point with one; `inside` every two routers of a group.
     """
 
@@ -92,7 +92,7 @@ class DrawnLinks:
     reached: int = ACROSS  # columns above that `pairs` reach
 
     def words(self, above: DrawnTier, below: DrawnTier) -> list[tuple[str, str]]:
-        """Lines of text on the links between two tiers, each with its style."""
+        """Write the lines of text on the links between two drawn tiers, each with its style."""
         ends = {end[1] for end in self.between((above, 0.0), (below, 0.0))}
         alone = len(ends) == 1 < sum(row == 0 for _, row in below.cells) and self.shape == "pairs"
         reported = [f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"]
@@ -100,7 +100,7 @@ class DrawnLinks:
         return [line for note in reported for line in _styled(note, "small quiet")]
 
     def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
-        """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
+        """Return the ends of the lines between two drawn tiers, each with the height where its boxes begin."""
         (high, high_top), (low, low_top) = above, below
         if self.shape == "inside":  # where they are many, those of one router
             first, *others = points = [high.middle(cell, high_top) for cell in high.cells]
@@ -123,7 +123,7 @@ class DrawnLinks:
         return [(top, at) for at in (feet if len(feet) * len(tops) <= MANY else feet[half : half + 1]) for top in tops]
 
     def scale(self, above: DrawnTier, below: DrawnTier) -> float:
-        """Return the units of width for a root of Gb/s that keep lines apart: widths go by the roots of rates."""
+        """Return the line width per root of Gb/s that keeps drawn links apart: widths go by the roots of rates."""
         pitch = above.pitch[0]
         if self.shape == "pairs":
             lines = min(self.reached, len(above.cells)) * below.columns
@@ -133,7 +133,7 @@ class DrawnLinks:
 
 
 def fabric_svg(built: BuiltFabric) -> Iterator[str]:
-    """Draw a site's fabric as a file of its own, in the light colours of pages."""
+    """Draw a site's fabric as an SVG file of its own, in the light colours of pages."""
     colours = dict(re.findall(r"--(\w+): (#\w+)", style().partition("}")[0]))
     rules = "\n".join(line for line in style().splitlines() if line.startswith("svg "))
     css = re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], rules)
@@ -143,7 +143,7 @@ def fabric_svg(built: BuiltFabric) -> Iterator[str]:
 
 
 def fabric_tiers(built: BuiltFabric) -> str:
-    """Draw the tiers of a site down to one leaf domain. ValueError: a tier states other switches than are wired."""
+    """Draw a site's fabric tiers to one leaf domain. ValueError: a tier states other switches than are wired."""
     fabric, counts = built.fabric, switch_counts(built.design)
     for level in fabric.tiers:
         if level.switches != counts[level.name]:
@@ -233,7 +233,7 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
 
 
 def _columns(boxes: int) -> int:
-    """Return how many boxes of a list are side by side, in rows of one length."""
+    """Return how many boxes of a drawn tier are side by side, in rows of one length."""
     return -(-boxes // -(-boxes // ACROSS))
 
 
@@ -288,7 +288,7 @@ US_SOUTH, US_NORTH, US_WEST, US_EAST = 22.0, 52.0, -130.0, -62.0
 
 
 def albers(latitude: float, longitude: float) -> Point:
-    """Return x (east) and y (north) of a place in the 48 states, in Earth radii.
+    """Return x (east) and y (north) of a place on a map of the 48 states, in Earth radii.
 
     Albers equal-area conic on a sphere: Snyder, J. P. (1987), Map Projections: A Working Manual, USGS Professional
     Paper 1395, equations (14-1) to (14-6).
@@ -306,7 +306,7 @@ def albers(latitude: float, longitude: float) -> Point:
 
 
 def projected(places: Sequence[Point]) -> tuple[list[Point], bool]:
-    """Return x and y of places (latitude, longitude), and whether all belong on a map of the 48 states.
+    """Return map x and y of places (latitude, longitude), and whether all are on a map of the 48 states.
 
     Places elsewhere are equirectangular about their mean latitude (Snyder 1987, (12-1) and (12-2)).
     """
@@ -323,13 +323,13 @@ MAX_NAMES = 24  # places without a site; of more none is named, since names woul
 
 
 def outline() -> dict[str, list[list[list[float]]]]:
-    """Return outline and state borders of the 48 states, lines of latitude and longitude."""
+    """Read the map's outline and state borders of the 48 states, as lines of latitude and longitude."""
     data = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
     return {name: data[name] for name in ("outline", "borders")}
 
 
 def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str], float, bool]:
-    """Return where places (latitude, longitude) lie, the land under them, the height, and whether that is the US."""
+    """Return a plan's base map: where places lie, the land under them, its height, and whether that is the US."""
     points, on_outline = projected(list(places.values()))
     land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
     if on_outline:
@@ -349,7 +349,7 @@ def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str],
 
 
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
-    """Draw a plan's sites (area by power), links and grid; return the drawing, and whether it is on the US outline."""
+    """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
     sites = plan.sites.sites if plan.sites else ()
     nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
     fibre = plan.instance.wan if plan.wan else None
@@ -408,7 +408,7 @@ def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text at a place; one that need not be there is left out where there is no room."""
+    """A label of a map at a place; an optional one is left out where there is no room."""
 
     at: Point
     radius: float
@@ -418,7 +418,7 @@ class Label:
 
 
 def labels(names: Sequence[Label], height: float) -> str:
-    """Write each label next to its place, inside the drawing, where it touches no earlier one."""
+    """Write each label of a map next to its place, inside the drawing, where it touches no earlier one."""
     taken, drawn = list[tuple[float, float, float, float]](), []
     for name in names:
         half = width_of(name.content, name.cls) / 2

@@ -1,4 +1,4 @@
-"""The page of one plan or several, and the blocks of a plan's section with every figure of the plan in tables."""
+"""The HTML page of one plan or several: blocks of a plan's sections, and every figure of the plan in tables."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ Shown = Iterator[charts.Picture | charts.PageTable]
 
 
 def where(plan: Plan) -> Shown:
-    """Show open sites and other places on a map, and for each place its maximum MW and why it is not open."""
+    """Show on the page's map the open sites and other places, the maximum MW of each and why others are not open."""
     grid = plan.instance.grid
     if grid is None or not grid.nodes:
         return
@@ -99,7 +99,7 @@ def where(plan: Plan) -> Shown:
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
-    """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
+    """Yield a page's rows of places without a site: MW each could hold, its name, as text, the limit, and why."""
     sites, drawn = plan.sites.sites if plan.sites else (), dict[str, float]()
     taken = {site.id for site in sites}
     for site in sites:
@@ -124,7 +124,7 @@ def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, 
 
 
 def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the MW that each hard rule lets a place hold with the plan's sites open and all its lines built."""
+    """Yield, for the page's map, the MW that each hard rule lets a place hold with the open sites and all lines."""
     rule, soft, hardware = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
     for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
         if area.id == node.balancing_authority:
@@ -139,7 +139,7 @@ def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float])
 
 
 def schedules(plan: Plan) -> Shown:
-    """Show the schedule of the layout, or of each pool's."""
+    """Show on a plan's page the pipeline schedule of the layout, or of each pool's."""
     pools = {f"{name}: ": layout for name, layout in plan.pools.layouts.items()} if plan.pools else {}
     for name, layout in ({"": plan.layout} if plan.layout else pools).items():
         parts = layout.metrics.breakdown_seconds
@@ -151,7 +151,7 @@ def schedules(plan: Plan) -> Shown:
 
 
 def memory_of_stages(plan: Plan) -> Shown:
-    """Show the memory of the stages of the layout against HBM."""
+    """Show on a plan's page the memory of the layout's stages against HBM."""
     layout = plan.layout
     if layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(layout)):
         return
@@ -168,7 +168,7 @@ def memory_of_stages(plan: Plan) -> Shown:
 
 
 def days_of_parts(plan: Plan) -> Shown:
-    """Show the parts that the days add up from."""
+    """Show on a plan's page the parts that its days add up from, as a waterfall."""
     rows = days_by_part(plan)
     if rows:
         shades = dict.fromkeys(STEP_PARTS, EXCHANGE) | SHADES
@@ -180,7 +180,7 @@ def days_of_parts(plan: Plan) -> Shown:
 
 
 def capital_by_part(plan: Plan) -> Shown:
-    """Show the capital by part, against its budget."""
+    """Show on a plan's page the capital by part, against its budget."""
     cost, budget = plan.cost, plan.instance.limits.budget_usd
     if cost is None:
         return
@@ -196,7 +196,7 @@ def capital_by_part(plan: Plan) -> Shown:
 
 
 def power_by_site(plan: Plan) -> Shown:
-    """Show the power of each site, and that of all against its limit."""
+    """Show on a plan's page the power of each site, and that of all against its limit."""
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
@@ -210,7 +210,7 @@ def power_by_site(plan: Plan) -> Shown:
 
 
 def money_against_days(plan: Plan) -> Shown:
-    """Show the curve of a plan that holds one: the days that its plans reach for their capital, and a table of them."""
+    """Show on a plan's page its curve, if any: the days that its plans reach for their capital, and a table of them."""
     curve = plan.curve
     if curve is None or not curve.points:
         return
@@ -228,7 +228,7 @@ def money_against_days(plan: Plan) -> Shown:
 
 
 def curve_table(curve: Curve) -> charts.PageTable:
-    """Return a table of a curve: a row a plan with its figures, its layout and what else changes."""
+    """Return the page's table of a curve: a row a plan with its figures, its layout and what else changes."""
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     bend = proven_knee(curve.points)
@@ -244,7 +244,7 @@ def curve_table(curve: Curve) -> charts.PageTable:
 
 
 def fabric(plan: Plan) -> Shown:
-    """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
+    """Show on a plan's page each site's fabric tiers; of one that cannot be wired there is no picture."""
     for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
         with suppress(InputError, ValueError):
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
@@ -252,7 +252,7 @@ def fabric(plan: Plan) -> Shown:
 
 
 def stops(plan: Plan) -> Shown:
-    """Show the useful share of time by checkpoint interval and by spares, where failures count."""
+    """Show on a plan's page the useful share of time by checkpoint interval and by spares, where failures count."""
     reliability, exposure = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
     if reliability is None or exposure is None:
         return
@@ -276,7 +276,7 @@ def stops(plan: Plan) -> Shown:
 
 
 def scenarios(plan: Plan) -> Shown:
-    """Show the power in MW that each site runs in each scenario."""
+    """Show on a plan's page the power in MW that each site runs in each grid scenario."""
     sites = plan.sites
     if sites is None or not sites.scenarios:
         return
@@ -290,7 +290,7 @@ def scenarios(plan: Plan) -> Shown:
 
 
 def model(plan: Plan) -> Shown:
-    """Show the shares of the ideal's compute, and the compute of the best model for the deadline against the ideal."""
+    """Show on a plan's page the chosen model's shares of the ideal compute, and its compute against the ideal's."""
     choice = plan.model_choice
     if choice is None:
         return
@@ -318,7 +318,7 @@ LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries side by side; 
 
 
 def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
-    """Yield the name and the tables of each part of a plan, then how it was asked for and made."""
+    """Yield the page's tables of every part of a plan by name, then how the plan was asked for and made."""
     data = plan.model_dump(mode="json")
     for path in PARTS:
         value: Any = data
@@ -346,7 +346,7 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
-    """Yield one table of entries with the same keys: few are columns side by side, many are rows."""
+    """Yield one page table of entries with the same keys: few are columns side by side, many are rows."""
     every = (item for entry in entries.values() for item in entry.items())
     keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
     names = [_called(key, entry) for key, entry in entries.items()]
@@ -415,7 +415,7 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
-    """Return plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
+    """Write plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
@@ -460,12 +460,12 @@ def _on_purchase(statement: Statement) -> bool:
 
 
 def _on_page(statement: Statement) -> str:
-    """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
+    """Return a statement of a page's first screen, with directions for a terminal turned into ones for the page."""
     return statement.text.replace("(--verbose)", "(below, in full)")
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:
-    """Yield days with their range, capital against its budget, and how well the GPUs are used, with its range."""
+    """Yield a page's headline figures: days with range, capital against budget, GPU utilisation with range."""
     section, at = (plan.layout.metrics, "layout.metrics") if plan.layout else (plan.pools, "pools")
     if section is None:
         return
@@ -498,7 +498,7 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
 def side_by_side(
     names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
 ) -> charts.PageTable:
-    """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
+    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
     rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
     figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
     for label in dict.fromkeys(label for own in figures for label in own):

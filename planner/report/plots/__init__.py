@@ -1,1 +1,1 @@
-"""Pictures of answers: plots of a sweep's rows, and a plan's page with its own small SVG drawings."""
+"""Plots of a sweep's rows, of a plan and of a curve on matplotlib axes."""

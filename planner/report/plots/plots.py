@@ -1,4 +1,4 @@
-"""Draw sweeps and plans on matplotlib axes, the staircase of money against days, and the page of a sweep.
+"""Draw plots of sweeps and plans on matplotlib axes, of the curve of money against days, and the page of a sweep.
 
 Of a sweep: points and frontiers, points without a plan, and a strip of decision changes.
 """
@@ -42,7 +42,7 @@ TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
 
 
 def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, str]]]:
-    """Return the decisions that change along x by their bands: first and last x, and value; rows are by x."""
+    """Return the plot's strip of decisions that change along x, as bands: first and last x, and value; rows by x."""
     lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
     for name in LANES:
         known = [(at, decisions[name]) for at, decisions in decided if decisions.get(name) is not None]
@@ -53,13 +53,13 @@ def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, 
 
 
 def changes_of(rows: Sequence[Row], x: str) -> list[str]:
-    """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
+    """Describe each decision change of a plotted sweep, in the order of x: `at $64B a third site opens: palo-verde`."""
     changes = ((after.get(x), changed_decisions(before, after).values()) for before, after in pairwise(rows))
     return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
-    """Return the borders between neighbouring points, half-way, and as far outside the ends."""
+    """Return the plotted borders between neighbouring points, half-way, and as far outside the ends."""
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
     if len(at) == 1:
         return [xs[0], xs[0]]
@@ -69,7 +69,7 @@ def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
 
 
 def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist", "Text"]]:
-    """Draw the lanes; rows are in the order of x, one an x, whose scale is set. Return each bar with its text."""
+    """Draw a plot's strip of decision changes; rows by x, one an x, its scale set. Return each bar with its text."""
     lanes, texts = lanes_of(rows, x), list[tuple["Artist", "Text"]]()
     axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
@@ -109,7 +109,7 @@ STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 @dataclass(frozen=True, slots=True)
 class PlotRequest:
-    """The columns of the rows to draw, and how."""
+    """The columns of a sweep's rows to plot, and how."""
 
     x: str
     y: str
@@ -120,12 +120,12 @@ class PlotRequest:
 
 
 def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
-    """Draw rows as svg or png. InputError: nothing to draw, too many facets, or matplotlib is not installed."""
+    """Draw a plot of a sweep's rows as svg or png. InputError: no points, too many facets, or no matplotlib."""
     return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
-    """Return a figure as svg or png, in the style of all plots, by name. InputError: matplotlib is not installed."""
+    """Return a matplotlib figure as svg or png in the style of all plots, by name. InputError: no matplotlib."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
     with matplotlib.rc_context():
@@ -138,13 +138,13 @@ def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
 
 
 def title(request: PlotRequest) -> str:
-    """Return the name of the picture."""
+    """Return the title of a sweep's plot."""
     by = f", by {label(request.facet)}" if request.facet else ""
     return f"{label(request.y)} over {label(request.x)}{by}"
 
 
 def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Row]]]:
-    """Divide the rows by the value of a path, in the order of the values; one part without it."""
+    """Divide a sweep's rows into the facets of a plot, by the value of a path in order; one facet without it."""
     if facet is None:
         return [("", list(rows))]
     values = sorted({by_value(row.get(facet)) for row in rows})
@@ -156,7 +156,7 @@ def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Ro
 
 
 def by_value(value: Any) -> tuple[int, float, str]:
-    """Sort numbers before words, and both before nothing."""
+    """Return the sort key of a plotted value: numbers before words, and both before nothing."""
     if isinstance(value, (int, float)):
         return 0, float(value), ""
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
@@ -202,7 +202,7 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
-    """Return for each x the plan of smallest y (or largest, as asked), whose decisions the strip shows, by x."""
+    """Return a plot's best row for each x, of smallest y (or largest, as asked), whose decisions the strip shows."""
     sign = -1.0 if request.senses is not None and request.senses[1] == "max" else 1.0
     best: dict[float, tuple[float, Row]] = {}
     for row in rows:
@@ -213,11 +213,11 @@ def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
 
 
 def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
-    """Name and scale the axes of a plot, with the x axis below its strip, or below itself."""
+    """Name and scale the axes of a sweep's plot, with the x axis below its strip, or below itself."""
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
     class LogTicks(LogFormatter):  # type: ignore[misc]
-        """The name of a tick of a logarithmic axis that has space for it, in the unit of its figure, or nothing."""
+        """Tick labels of a logarithmic plot: where there is space, in the figure's unit, else empty."""
 
         def __init__(self, name: Callable[[float], str]) -> None:
             super().__init__(minor_thresholds=(1.5, 0.6))
@@ -246,7 +246,7 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
 
 
 def tick(path: str, value: float) -> str:
-    """Return the name of a tick; only money carries its unit there."""
+    """Return the label of a plot's tick; only money carries its unit there."""
     return quantity(path, value) if "usd" in path else short(value)
 
 
@@ -311,7 +311,7 @@ def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incom
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Return best point, changes, picture and points as one HTML page. InputError: jinja2 is not installed."""
+    """Write a sweep's best point, changes, plot and points as one HTML page. InputError: jinja2 is not installed."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
@@ -344,7 +344,7 @@ LARGEST = 400.0  # square points of the largest site
 
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Draw the parts of a training step, in seconds, the longest first."""
+    """Plot the parts of a plan's training step, in seconds, the longest first."""
     layout, axes = _begun(plan, "layout", plan.layout, ax)
     metrics = layout.metrics
     parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
@@ -353,7 +353,7 @@ def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Draw the memory of the fullest GPU by part, in GB, with the limit as a line."""
+    """Plot the memory of a plan's fullest GPU by part, in GB, with the limit as a line."""
     layout, axes = _begun(plan, "layout", plan.layout, ax)
     metrics, left = layout.metrics, 0.0
     parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
@@ -368,14 +368,14 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Draw the capital by part, in dollars, the dearest first."""
+    """Plot the capital of a plan by part, in dollars, the dearest first."""
     cost, axes = _begun(plan, "cost", plan.cost, ax)
     axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
     return _bars(axes, cost.capex_usd, "USD", money)
 
 
 def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Draw the sites on a map, each as large as its power, with the links between them."""
+    """Plot the sites of a plan on a map, each as large as its power, with the links between them."""
     section, axes = _begun(plan, "sites", plan.sites, ax)
     sites = section.sites
     points, _ = projected([(site.latitude, site.longitude) for site in sites])
@@ -396,7 +396,7 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 
 def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") -> tuple[Section, "Axes"]:
-    """Return a section of a plan with the axes to draw it on. InputError: the plan has none, or no matplotlib."""
+    """Return a plan's section with the axes to plot it on. InputError: the plan lacks the section, or no matplotlib."""
     if section is None:
         raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
     if ax is not None:
@@ -426,7 +426,7 @@ MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve
 
 
 def curve_lines(curve: Curve) -> list[ChartLine]:
-    """Return the lines that a curve is drawn as: the days that plans reach for some money, and those that are proven.
+    """Return a curve's plotted lines: the days that plans reach for some money, and the days that are proven.
 
     A plan's days last until the next one's money; a bound for some capital holds for less too.
     """
@@ -448,7 +448,7 @@ def curve_lines(curve: Curve) -> list[ChartLine]:
 
 
 def staircase(curve: Curve, name: str, form: str) -> bytes:
-    """Draw an instance's curve as svg or png, logarithmic where it can be. InputError: matplotlib is not installed."""
+    """Plot a curve of money against days as svg or png, logarithmic if possible. InputError: no matplotlib."""
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
 
 

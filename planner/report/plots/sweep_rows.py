@@ -1,4 +1,4 @@
-"""Rows of a sweep as they are drawn: their names and units, figures by dotted path, the frontier of points."""
+"""Rows of a sweep as they are plotted: their names and units, figures by dotted path, the frontier of points."""
 
 import difflib
 import math
@@ -36,7 +36,7 @@ NAMES = {
 
 
 def name_and_unit(path: str) -> tuple[str, str]:
-    """Return the last key of a path in plain words and its unit or ""; a part has the unit of its total."""
+    """Return the last key of a sweep row's path in plain words and its unit or ""; a part has its total's unit."""
     parent, _, last = path.rpartition(".")
     for key in (last, parent.rpartition(".")[2]):
         for end in sorted(UNITS, key=len, reverse=True):
@@ -46,13 +46,13 @@ def name_and_unit(path: str) -> tuple[str, str]:
 
 
 def label(path: str) -> str:
-    """Name a figure with its unit: `budget (USD)` for limits.budget_usd."""
+    """Name a sweep row's figure with its unit, for a plot's axis: `budget (USD)` for limits.budget_usd."""
     name, unit = name_and_unit(path)
     return f"{name} ({unit})" if unit else name
 
 
 def quantity(path: str, value: Any) -> str:
-    """Write a figure with the unit of its path: $64B, 2,500 MW."""
+    """Write a sweep row's figure with the unit of its path: $64B, 2,500 MW."""
     _, unit = name_and_unit(path)
     if not unit or not isinstance(value, (int, float)):
         return short(value)
@@ -62,7 +62,7 @@ def quantity(path: str, value: Any) -> str:
 
 
 def plain(name: str) -> str:
-    """Write a key in plain words."""
+    """Write a key of a sweep's row in plain words for a plot."""
     return " ".join(SPELLED.get(word, word) for word in name.split("_"))
 
 
@@ -77,7 +77,7 @@ MOST_DIGITS = 300  # of a whole number that a float holds too
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read JSON lines (less a torn last one), CSV or Parquet. InputError: it is unreadable, or a line is no row."""
+    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
     if path.suffix == ".parquet":
         numbered = list(enumerate(read_parquet(path), 1))
     else:
@@ -113,7 +113,7 @@ def _figure(value: str, where: str) -> Figure:
 
 
 def flattened(row: dict[str, Any]) -> Row:
-    """Return a row on one level; entries of lists go by their id or name, else by place."""
+    """Return a sweep's row on one level; entries of lists go by their id or name, else by position."""
     plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
     plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
     figures: Row = {}
@@ -123,7 +123,7 @@ def flattened(row: dict[str, Any]) -> Row:
 
 
 def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
-    """Yield the figures of nested objects and lists by path; `entry` writes the id, name or place in a list."""
+    """Yield the figures of a row's nested objects and lists by path; `entry` writes the id, name or place in a list."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
@@ -136,7 +136,7 @@ def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[st
 
 
 def planned(row: Row) -> bool:
-    """Return whether a row has a plan."""
+    """Return whether a sweep's row has a plan, and so a point in the plot."""
     return row.get("status") in PLANNED
 
 
@@ -144,7 +144,7 @@ USUAL = ("cost.total_usd", "layout.metrics.days_to_train", "layout.metrics.mfu")
 
 
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
-    """Refuse a path that no row has, naming its option, the nearest that some row has, and where to read them."""
+    """Require that some sweep row has a plot's path; the error names the option and the nearest path there is."""
     known = sorted({key for row in rows for key in row})
     if path in known:
         return
@@ -159,21 +159,21 @@ def check_path(rows: Sequence[Row], option: str, path: str) -> None:
 
 
 def number(row: Row, path: str) -> float | None:
-    """Return a finite number of a row, or None."""
+    """Return a figure of a sweep's row that is a finite number, or None."""
     value = row.get(path)
     plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if plain and value is not None else None
 
 
 def why_none(row: Row) -> str:
-    """Return why a row has no plan: its status and the rules in conflict, or else the reason."""
+    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
     status = str(row.get("status") or "no status")
     why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
     return f"{status}: {why}" if why else status
 
 
 def senses_of(text: str) -> tuple[Sense, Sense] | None:
-    """Read `min-min` and its like, the sense of x first; None for `none`; refuse anything else."""
+    """Read the senses of a plot's frontier, `min-min` and the like, x first; None for `none`; refuse anything else."""
     if text == "none":
         return None
     if text not in SENSES:
@@ -182,7 +182,7 @@ def senses_of(text: str) -> tuple[Sense, Sense] | None:
 
 
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
-    """Return the places of the points that no other dominates, by ascending x; the first of equal ones."""
+    """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
     sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
     order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
     kept: list[int] = []

@@ -18,7 +18,7 @@ from planner.plan.plan_sections import (
     TransportFactor,
     WanPlan,
 )
-from planner.report.statements.statement import Statement, proof_of, short_percent
+from planner.report.statements.statement import Statement, proof_of, rate, short_percent
 from planner.units import amount, counted, money, power, ratio, to_one
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
@@ -26,7 +26,7 @@ SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's lar
 
 
 def racks_of(plan: Plan) -> int | None:
-    """Return the racks that a plan buys or owns."""
+    """Return the racks that a plan buys or owns, for its statements."""
     return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
 
 
@@ -49,7 +49,7 @@ def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
 
 
 def _drawn(mw: float) -> str:
-    """Write the power of sites: whole MW, of small ones as exact as of any machine."""
+    """Write, in a statement, the power of sites: whole MW, of small ones as exactly as of any machine."""
     return power(mw) if mw < 10 else f"{mw:,.0f} MW"
 
 
@@ -72,7 +72,7 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
         yield Statement("choice", "sites", text, few)
     for index, link in enumerate(() if plan.wan else split.links):  # a designed wide area says more than this estimate
         far = f"{link.a} to {link.b}: {link.route_km:,.0f} km, {link.rtt_ms:.1f} ms"
-        text = f"{far}; {link.required_gbps / 1e3:,.1f} Tbps, {counted(link.fibre_pairs, 'fibre pair')}"
+        text = f"{far}; {rate(link.required_gbps)}, {counted(link.fibre_pairs, 'fibre pair')}"
         yield Statement("figure", "sites", text, index < NAMED_LINKS)
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
         yield Statement("figure", "sites", lit)
@@ -103,15 +103,15 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
 
 
 def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
-    """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
+    """State the fibre routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
     gradients = [demand for demand in design.demands if demand.priority == 0]
     others = [demand for demand in design.demands if demand.priority]
     for demand in gradients:
         route, backup = demand.routes[0], ""
         if route.backup_rtt_ms is not None:
-            backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {(route.backup_gbps or 0) / 1e3:,.1f} Tbps"
+            backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {rate(route.backup_gbps or 0)}"
         spans = counted(len(route.edges), "span")
-        path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {route.gbps / 1e3:,.1f} Tbps"
+        path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {rate(route.gbps)}"
         yield Statement("choice", "wan", f"{demand.a} to {demand.b}: {path}{backup}", True)
     waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
     form = f"; exchange by {design.exchange}" if design.exchange else ""
@@ -140,7 +140,7 @@ WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what
 
 
 def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
-    """State sites' switches by tier, alike ones together, their cost, and the slowdown of pipeline sends in them."""
+    """State the switches of sites' fabrics by tier, like ones together, their cost, and the slowdown of sends."""
     by_site, alike = sorted(section.sites.items()), dict[str, list[str]]()
     for site, fabric in by_site:
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
@@ -186,7 +186,7 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
 
 
 def tier_words(tier: Tier, fabric: SiteFabric) -> str:
-    """Write a tier: its switches, their model where tiers differ, of leaves the ports, and ports down to ports up."""
+    """Write a tier in a fabric statement: switches, their model where tiers differ, a leaf's ports, down to up."""
     name = f"{tier.switches:,} {tier.name if tier.switches == 1 else TIER_NAMES[tier.name]}"
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
@@ -202,7 +202,7 @@ def _over(slowdown: float) -> str:
 
 
 def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
-    """State the slowdown of the transport that was simulated, and the constant that it replaces."""
+    """State the slowdown of the fabric's transport that was simulated, and the constant that it replaces."""
     tree = f"{simulated.pattern} of {simulated.hosts:,} hosts, {simulated.tiers} tiers of {simulated.switch}"
     runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
     text = f"{simulated.transport}: {simulated.slowdown:.3f} times the fluid ideal ({runs})"
@@ -210,7 +210,7 @@ def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
 
 
 def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
-    """State how many all-reduce groups stay in one leaf domain, and the order of racks."""
+    """State how many all-reduce groups a placement keeps in one leaf domain, and the order of racks."""
     text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
     yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:
@@ -223,7 +223,7 @@ def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
 
 
 def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
-    """Write how many of all all-reduce groups stay in one leaf domain, and into how many fragments the others fall."""
+    """Write, in a statement, how many all-reduce groups stay in one leaf domain, and in how many pieces others are."""
     split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
     verb = "s" if total == 1 else ""
     if not split:
@@ -239,7 +239,7 @@ SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "
 
 
 def fabric_alone(plan: Plan) -> Iterator[Statement]:
-    """State a fabric that is asked for alone: verdict, the chosen one, its price, the kinds that lost, and cautions."""
+    """State a fabric asked for alone: verdict, the chosen one, its price, the kinds that lost, and cautions."""
     network, cost, section = plan.instance.network, plan.cost, plan.fabric
     if network is None or cost is None or section is None or CLUSTER not in section.sites:
         return
@@ -283,7 +283,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
 
 
 def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, hardware: Hardware) -> Iterator[Statement]:
-    """State switches by tier, links, capacity between halves, the loss that it survives, its price and the offers."""
+    """State a fabric's switches by tier, links, bisection capacity, the loss that it survives, price and offers."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)

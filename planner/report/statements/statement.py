@@ -1,4 +1,4 @@
-"""The type of a statement, and figures in the words of a reader."""
+"""The type of a statement on a plan, and figures in a reader's words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SMALL = 5e-4  # share of a total below which a part is left out
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a plan says; `instead`: of what it is preferred to; `short`: fuller ones of the same follow."""
+    """A statement that a plan makes; `instead`: of which it is preferred to; `short`: fuller ones follow."""
 
     kind: Kind
     topic: Topic
@@ -34,17 +34,17 @@ class Statement:
 
     @property
     def section(self) -> str:
-        """Return the section of a summary in which it is read."""
+        """The section of a summary in which the statement is read."""
         return BY_KIND.get(self.kind, self.topic)
 
 
 def status_of(plan: Plan) -> str:
-    """Write a plan's status, and why the search ended where that is no proof."""
+    """Write, for statements, a plan's status, and why the search ended where that is no proof."""
     return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
 
 
 def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
-    """Write the parts of a total by falling share, each with its note; of more than `most` the rest in one."""
+    """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
     large = sorted(((value, name) for name, value in parts.items() if value > SMALL * total), reverse=True)
     shown = large if most is None or len(large) <= most + 1 else large[:most]
     named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
@@ -54,17 +54,22 @@ def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str]
 
 
 def short_percent(share: float) -> str:
-    """Write a share in whole percent from 10 on, in tenths below."""
+    """Write a share in a statement as whole percent from 10 on, in tenths below."""
     return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
 
 
 def days(value: float) -> str:
-    """Write days: whole ones from a thousand on, in tenths below, short times in three digits."""
+    """Write days in a statement: whole ones from a thousand on, in tenths below, short times in three digits."""
     return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
 
 
+def rate(gbps: float) -> str:
+    """Write a rate of fibre in Tbps, in tenths; of less than 0.1 Tbps in Gbps, in three digits."""
+    return f"{gbps / 1e3:,.1f} Tbps" if gbps >= 100 or gbps == 0 else f"{gbps:.3g} Gbps"
+
+
 def proof_of(topic: Topic, certificate: Certificate) -> Statement:
-    """State a decision's status, gap, seconds and solver, and who checked it."""
+    """State the certificate of a decision: status, gap, seconds and solver, and who checked it."""
     proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""

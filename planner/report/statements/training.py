@@ -16,7 +16,7 @@ NAMED_PARTS = 4  # of a step, on the first screen
 
 
 def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
-    """State degrees, schedule and memory of a layout, and the parts of its step; `first`: some on the first screen."""
+    """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
     yield Statement("choice", "layout", _degrees(plan, layout), first)
     each = counted(layout.microbatch_sequences, "sequence")
@@ -42,7 +42,7 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
 
 
 def _degrees(plan: Plan, layout: LayoutPlan) -> str:
-    """Write the degrees and the schedule; of a model with experts also CP and EP of 1, which are choices there."""
+    """Write a layout statement's degrees and schedule; for a model with experts also CP and EP of 1, choices there."""
     model = plan.instance.workload.model
     experts = not isinstance(model, str) and model.experts is not None
     inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
@@ -57,7 +57,7 @@ def _degrees(plan: Plan, layout: LayoutPlan) -> str:
 
 
 def recomputes(plan: Plan, layout: LayoutPlan) -> str:
-    """Write which layers, or which parts of them, run again in the backward pass."""
+    """Write, in a layout's statement, which layers, or which parts of them, run again in the backward pass."""
     layers = sum(layout.layers_per_stage)
     if layout.recompute == "none":
         return "recomputes nothing"
@@ -102,7 +102,7 @@ NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include 
 
 
 class DaysPart(NamedTuple):
-    """A row: days of a part, or a sum so far."""
+    """A row of a plan's days by part: days of a part, or a sum so far."""
 
     name: str
     days: float
@@ -110,7 +110,7 @@ class DaysPart(NamedTuple):
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return a run's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
+    """Return a plan's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics
@@ -127,12 +127,12 @@ def days_by_part(plan: Plan) -> list[DaysPart]:
 
 
 def shown_days(total: float, days: float) -> str:
-    """Write days with 1 to 3 decimals, the more the smaller the total is, so that its small parts are visible."""
+    """Write days of a plan's part with 1 to 3 decimals, more for a smaller total, so that small parts are visible."""
     return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
 
 
 def day_bars(plan: Plan, most: int) -> Iterator[str]:
-    """Write the days of each part, with a bar of at most `most` columns that begins where the one before it ends."""
+    """Write a plan's days by part as text bars of at most `most` columns, each beginning where the one before ends."""
     rows = days_by_part(plan)
     total = max((row.days for row in rows), default=0.0)
     rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
@@ -148,7 +148,7 @@ def day_bars(plan: Plan, most: int) -> Iterator[str]:
 
 
 def calendar(plan: Plan) -> Iterator[Statement]:
-    """State the days to train with their range, and the days lost to stops."""
+    """State a plan's days to train with their range, and the days lost to stops."""
     section = plan.layout.metrics if plan.layout else plan.pools
     if section is None:
         return

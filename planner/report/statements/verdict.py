@@ -117,7 +117,7 @@ def _small(gap: float) -> str:
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write the bound over all fabrics, where they could gain a plan more than they cost, or the plan is `exact`."""
+    """Write, in the verdict, the bound over all fabrics, where they could gain more than they cost, or if `exact`."""
     objective, free = plan.objective, plan.objective.fabric_free_bound
     if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
         return ""
@@ -130,13 +130,13 @@ def _over_fabrics(plan: Plan, *, exact: bool) -> str:
 
 
 def _most_joined(plan: Plan) -> float:
-    """Bound the racks that rules and pins of the network let a fabric join, as many GPUs cabled as of the plan."""
+    """Bound, for the verdict, the racks that network rules and pins let a fabric join, cabled as the plan's."""
     site = next(iter(plan.fabric.sites.values()), None) if plan.fabric else None
     return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or rack_of(plan.instance.hardware).gpus)
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
-    """State the cost of the fastest plan where another was chosen, and the further choices within the tolerance."""
+    """State what the fastest plan costs where the verdict is of another, and further choices within the tolerance."""
     ends = {end.name: end for end in plan.objective.ends}
     if len(ends) < 2:
         return
@@ -215,7 +215,7 @@ USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a cho
 
 
 def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
-    """State the model that is chosen for the deadline, its bound, and the model of full use."""
+    """State the model that a plan chooses for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
@@ -243,7 +243,7 @@ NAMED_SOURCES = 4  # inputs without one that are named
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
-    """State which of batch, memory and deadline is full, and which of money, power and racks binds."""
+    """State which limits of a plan are full (batch, memory, deadline), and which of money, power and racks binds."""
     full, layout = list[Statement](), plan.layout
     most, deadline = plan.instance.limits.max_batch_tokens, plan.instance.limits.deadline_days
     if layout is not None:
@@ -268,7 +268,7 @@ def limits(plan: Plan) -> Iterator[Statement]:
 
 
 def _end(plan: Plan) -> str:
-    """Write the limit that one more block of racks would reach; empty where it is not determined."""
+    """Write the limit of a plan that one more block of racks would reach; empty where it is not determined."""
     placement = plan.placement
     size = placement.block_racks if placement else 0
     block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
@@ -294,7 +294,7 @@ def _end(plan: Plan) -> str:
 
 
 def _joined(plan: Plan) -> str:
-    """Write how many racks a site's pinned leaf, or its one or two tiers of switches, joins."""
+    """Write, for a plan's limits, how many racks a site's pinned leaf, or its one or two tiers of switches, joins."""
     network, pins = plan.instance.network, plan.instance.pins
     if network is None or plan.fabric is None or plan.placement is None:
         return ""
@@ -311,7 +311,7 @@ def _joined(plan: Plan) -> str:
 
 
 def implausible_inputs(plan: Plan) -> Iterator[Statement]:
-    """State the figures of the instance that are far from any known, with the plausible range and why."""
+    """State the implausible figures of a plan's instance, with the plausible range and why."""
     found = list(implausible(plan.instance))
     if len(found) > 1:
         others = f"{counted(len(found) - 1, 'more figure')} implausible (--verbose)"
@@ -321,7 +321,7 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:
-    """State racks without a price, unspent money, idle GPUs, extrapolations and inputs without a source."""
+    """State a plan's cautions: racks without a price, unspent money, idle GPUs, extrapolations, unsourced inputs."""
     budget, hardware = plan.instance.limits.budget_usd, plan.instance.hardware
     counts_money = budget is not None or plan.instance.objective.in_dollars
     if plan.cost is not None and counts_money and not hardware.pools and not rack_of(hardware).price_usd:
@@ -373,7 +373,7 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
-    """Yield paths of objects with figures of the world and no source, theirs or one around; entries once a list."""
+    """Yield, for cautions, paths of an instance's figures without a source at them or above; once a list."""
     if isinstance(value, Sourced) and value.source is not None:
         return
     if isinstance(value, Sourced) and where not in ASKED and set(value.model_fields_set) - {"source", "note"}:
@@ -402,7 +402,7 @@ NAMES = {
 
 
 def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the bill by part, and the yearly costs."""
+    """State the bill of a plan by part, and the yearly costs."""
     parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
     if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
         parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
@@ -413,7 +413,7 @@ def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
 
 
 def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:
-    """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
+    """State a plan's whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
     price = run.usd_per_million_tokens
     each = f"{money(price) if price >= 1e4 else f'${price:,.4g}'} a million tokens"
     length = f"{run.years:,.1f} years" if run.years >= 1 else f"{run.years * 365:,.3g} days"
