@@ -126,7 +126,7 @@ def print_or_write(text: str, output: Path | None) -> None:
 
 
 def write_model(model: "BaseModel", output: Path | None) -> None:
-    """Write a plan or the like as JSON to the file of -o, if there is one."""
+    """Write the answer of a command, such as a plan, as JSON to the file of -o, if there is one."""
     if output is not None:
         write_atomically(output, model.model_dump_json(indent=1) + "\n")
 

@@ -123,7 +123,7 @@ def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class FailureDomain:
-    """The switches of a tier that serve the same racks, any one of which may fail.
+    """A failure domain of a fabric: switches of a tier that serve the same racks, any one of which may fail.
 
     `alike`: the sets of racks that this row describes, of which `switch`, `racks` and `ranks` are the first. Ranks are
     stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch down;

@@ -47,7 +47,7 @@ class GridOptions:
 
     @property
     def place(self) -> tuple[float, float] | None:
-        """Latitude and longitude of `at`, in degrees."""
+        """Latitude and longitude of `planner grid import --at`, in degrees."""
         latitude, _, longitude = (self.at or "").partition(",")
         with suppress(ValueError):
             place = float(latitude), float(longitude)

@@ -206,7 +206,7 @@ class Plant:
 
 
 def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
-    """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
+    """Return a grid's plants by id; their capacity is the list's, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
     columns = {key: table.need(*names) for key, names in required.items()}
     units, capacity = defaultdict[str, list[float]](list), None if generators else table.need(*CAPACITY)

@@ -178,7 +178,7 @@ def _module_names(value: Any) -> list[str]:
 
 
 def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
-    """Return the modules of a run's selective recompute that have figures here; others are left to be told."""
+    """Return the modules of a run's selective recompute that have figures here; others stay unread, to be reported."""
     named = set(_module_names(items.get(key)))
     if named - set(RECOMPUTE_MODULES):
         items.looked_up.discard(key)

@@ -18,7 +18,7 @@ SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if versi
 
 
 class Frozen(BaseModel):
-    """Immutable data that refuses unknown keys and non-finite numbers."""
+    """Base type of immutable data that refuses unknown keys and non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -35,7 +35,7 @@ class Frozen(BaseModel):
 
 
 class Sourced(Frozen):
-    """Data of the world, with the source of its figures."""
+    """Base type of an instance's data, with the source of its figures."""
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know in addition to the figures.")

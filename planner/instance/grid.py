@@ -60,7 +60,7 @@ Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zer
 
 
 class Line(Sourced):
-    """A corridor of equal circuits between two nodes."""
+    """A corridor of the grid: equal circuits between two nodes."""
 
     id: str = Field(description="By which reports name it.")
     a: str = Field(description="Node at one end.")
@@ -75,7 +75,7 @@ class Line(Sourced):
 
 
 class NewLine(Sourced):
-    """A corridor in which circuits can be built."""
+    """A corridor of the grid in which new circuits can be built."""
 
     id: str = Field(description="By which plans name it.")
     a: str = Field(description="Node at one end.")
@@ -104,7 +104,7 @@ class SwitchedRule(Frozen):
 
 
 class InterconnectRule(SwitchedRule):
-    """A site must keep a share of its load on lines with the largest circuit out."""
+    """Rule of the grid: a site must keep a share of its load on lines with the largest circuit out."""
 
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
@@ -115,14 +115,14 @@ class InterconnectRule(SwitchedRule):
 
 
 class FaultSplitRule(SwitchedRule):
-    """The campus must survive the loss of an interconnection (the east–west rule)."""
+    """Rule of the grid: the campus must survive the loss of an interconnection (the east–west rule)."""
 
     min_interconnections: Count = Field(2, description="Fewest synchronous areas that sites stand in.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
 class ShareBalanceRule(SwitchedRule):
-    """Open sites must be of like size, so that none waits for another's share of the batch."""
+    """Rule of the grid: open sites must be of like size, so that none waits for another's share of the batch."""
 
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
@@ -194,7 +194,7 @@ class SitePrices(Sourced):
 
 
 class Grid(Sourced):
-    """The power system around the candidate sites."""
+    """The grid of an instance: the power system around the candidate sites."""
 
     balancing_authorities: tuple[BalancingAuthority, ...] = Field(description="Areas whose headroom and prices bind.")
     nodes: tuple[PowerNode, ...] = Field(description="Places where power comes from and sites may stand.")

@@ -13,7 +13,7 @@ COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_
 
 
 class GemmEfficiency(Sourced):
-    """Time of a matrix product: its FLOP at a share of the dense peak, and the HBM traffic that they do not hide."""
+    """Efficiency of a GPU's matrix products: FLOP at a share of the dense peak, and HBM traffic not hidden."""
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
     operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
@@ -24,7 +24,7 @@ class GemmEfficiency(Sourced):
 
 
 class Accelerator(Sourced):
-    """One GPU with its links."""
+    """The accelerator of the hardware: one GPU with its links."""
 
     model_config = ConfigDict(json_schema_extra=with_like)
 
@@ -66,7 +66,7 @@ class Accelerator(Sourced):
 
 
 class Rack(Sourced):
-    """The unit that is bought and placed: a rack, or a node where nodes are bought one by one."""
+    """The rack of the hardware, which is bought and placed, or a node where nodes are bought one by one."""
 
     name: str = Field(description="By which plans name it.")
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
@@ -78,7 +78,7 @@ class Rack(Sourced):
 
 
 class Pool(Sourced):
-    """One cluster of one type of GPU, of several that train the same model together."""
+    """One pool: a cluster of one type of GPU, of several that train the same model together."""
 
     name: str = Field(description="By which plans name it.")
     accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
@@ -88,7 +88,7 @@ class Pool(Sourced):
 
 
 class PoolLink(Sourced):
-    """What joins every two pools: they exchange gradients over it once a step."""
+    """The link of every two pools of GPUs, over which they exchange gradients once a step."""
 
     gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")

@@ -101,7 +101,7 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_pins(instance: Instance) -> Iterator[str]:
-    """Return every pin whose path is unknown or whose value is of the wrong kind."""
+    """Yield a complaint about every pin whose path is unknown or whose value is of the wrong kind."""
     nodes = {node.id for node in instance.grid.nodes if node.site} if instance.grid else set()
     sites = nodes or {ONE_SITE}
     by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}

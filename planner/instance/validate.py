@@ -226,14 +226,14 @@ class ReadItems(Frozen):
     unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows, with one nearly alike.")
 
     def note(self) -> str | None:
-        """Return a sentence on the items that are not modelled or unknown; None where no item may change the answer."""
+        """Return a sentence on a file's items that are not modelled or unknown; None where none matters."""
         unknown = (name.partition(": ") for name in self.unknown)
         names = [*self.not_modelled, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
 class TrackedItems(Mapping[str, Any]):
-    """Items of a file by name, that record which of them were looked up, and the defaults taken for missing ones."""
+    """Items of an imported file by name, which record the ones looked up, and the defaults taken for missing ones."""
 
     def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
         self._items, self.defaults = items, dict[str, Any]()

@@ -50,7 +50,7 @@ def racks_with(accelerator: str) -> list[str]:
 
 
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry in full: one that is `like` another has its figures, but for the name, the note and its own.
+    """Return a catalogue's entry in full: one `like` another has its figures, but for the name, the note and its own.
 
     A part with a source of its own is completed key by key; every other value, peaks by type too, is replaced whole.
     """
@@ -143,7 +143,7 @@ class Family(Sourced):
 
 
 class Choose(Sourced):
-    """The model is to be chosen: the best by a law that the datacenter can train by the deadline."""
+    """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
 
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
     critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
@@ -308,7 +308,7 @@ class _OrName:
 
 
 class Software(Sourced):
-    """A training framework: what it can run, its switches, and what its mechanisms cost in addition to the GPUs' work.
+    """The software stack of a workload: what the framework can run, its switches, and costs in addition to GPUs' work.
 
     One that does not say what it can run is the user's own, which can run all.
     """
@@ -502,7 +502,7 @@ SWITCHES = (
 
 
 class Workload(Sourced):
-    """What to train: a model on a number of tokens."""
+    """The workload of an instance: a model to train on a number of tokens."""
 
     model: Model | str = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")

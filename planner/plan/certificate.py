@@ -44,7 +44,7 @@ class Certificate(Frozen):
 
 
 class CheaperPlan(Frozen):
-    """A plan that is almost as fast for less money."""
+    """A cheaper plan in a certificate: almost as fast for less money."""
 
     days_to_train: float = Field(description="Its days.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -141,7 +141,7 @@ def decision_of(rules: Collection[str]) -> Decision:
 
 
 class Conflict(Frozen):
-    """Why there is no plan: a smallest set of rules that cannot be met together; no rules: which is not known."""
+    """The conflict for which there is no plan: a smallest set of rules that cannot be met together; none: unknown."""
 
     decision: Decision = Field(description="The decision that has no answer.")
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")

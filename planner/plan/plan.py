@@ -193,19 +193,19 @@ class Plan(Frozen):
         return view("to_frame")(self)
 
     def plot_step(self, *, ax: Any = None) -> Any:
-        """Draw the parts of a training step on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the parts of the plan's training step on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_step")(self, ax=ax)
 
     def plot_memory(self, *, ax: Any = None) -> Any:
-        """Draw what the worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
+        """Draw what the plan's worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_memory")(self, ax=ax)
 
     def plot_cost(self, *, ax: Any = None) -> Any:
-        """Draw the capital by part on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the plan's capital by part on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_cost")(self, ax=ax)
 
     def plot_sites(self, *, ax: Any = None) -> Any:
-        """Draw the sites on a map on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the plan's sites on a map on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_sites")(self, ax=ax)
 
     @property

@@ -136,7 +136,7 @@ class LayoutPlan(Frozen):
 
     @property
     def rack_stages(self) -> int:
-        """Groups of racks that carry different stages: what the fabric joins and the placement places."""
+        """Groups of racks for the layout's different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
     @property
@@ -146,7 +146,7 @@ class LayoutPlan(Frozen):
 
 
 class PoolsPlan(Frozen):
-    """Shares of each step's batch of pools of different GPUs, in sequences; each pool has its own strategy."""
+    """The pools section of a plan: each pool's share of a step's batch, in sequences, and its own strategy."""
 
     sequences: dict[str, int] = Field(description="Of a step, by pool; 0: the pool does not train.")
     layouts: dict[str, LayoutPlan] = Field(description="Of each pool that trains, for its share of the batch.")
@@ -206,7 +206,7 @@ class Tier(Frozen):
 
 
 class WanGateway(Frozen):
-    """The switches of a site at which the wide area ends, not part of the tiers; counts are over all networks."""
+    """The WAN gateway of a plan's site: switches, not in tiers, at which wavelengths end; counts over all networks."""
 
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
@@ -221,7 +221,7 @@ class WanGateway(Frozen):
 
 
 class SharedLink(Frozen):
-    """Slowdowns over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
+    """Slowdowns in a plan over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
 
     link: Literal["nic", "leaf", "pod", "zone"] = Field(description="A GPU's NIC, or the uplinks.")
     pipeline_send_slowdown: float = Field(description="Of pipeline exchange alone.")
@@ -287,7 +287,7 @@ class SiteFabric(Frozen):
 
 
 class TransportFactor(Frozen):
-    """The transport's slowdown in runs on a reference tree: the plan takes it in place of the constant."""
+    """The transport factor of a plan: slowdown in runs on a reference tree, which replaces the constant."""
 
     transport: Literal["ecmp", "spray", "adaptive"] = Field(description="That was simulated.")
     pattern: Literal["permutation"] = Field("permutation", description="Of the flows.")

@@ -103,7 +103,7 @@ class Cluster(placing.LeafMap):
         fragmentation: bool = False,
         order: str = "any",
     ) -> Placement:
-        """Place one job on the free nodes.
+        """Place one job on the free nodes of the cluster.
 
         Parameters
         ----------

@@ -40,7 +40,7 @@ def run(
     presolve: bool = True,
     interruptible: bool = False,
 ) -> Outcome[Values]:
-    """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
+    """Solve a CP-SAT model, on one thread unless set otherwise, so that a run repeats byte for byte.
 
     `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295). `effort`: limit
     in CP-SAT's own units of work, about a second each, which ends a run at the same point every time. `interruptible`:

@@ -149,7 +149,7 @@ Lines = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a solve reports while it runs; its kinds are PhaseStarted, IncumbentFound, BoundRaised, Note and Finished.
+    """Progress event of a running solve; its kinds are PhaseStarted, IncumbentFound, BoundRaised, Note and Finished.
 
     `incumbent` and `bound` are in `unit`, days to train or dollars; `gap` is their distance over the incumbent. What is
     not known yet is None. A phase that asks another question starts without an incumbent.
