@@ -145,7 +145,7 @@ class SiteMode:
         # None is larger than the site unless a pin says so.
         grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
-        sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
+        sizes = list(range(grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
