@@ -150,7 +150,7 @@ class SiteMode:
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            fits = wanted >= self.racks or (wanted % grain == 0 and not self.mode.shared)
+            fits = wanted >= self.racks or wanted % grain == 0
             sizes = [wanted] if 0 < wanted <= most and fits else []
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
