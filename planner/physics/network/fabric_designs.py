@@ -15,6 +15,7 @@ import numpy as np
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Floor, Network, Switch
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import (
     LANE_TOLERANCE,
@@ -32,7 +33,6 @@ from planner.physics.network.links import (
     same_ports,
     spare_ports,
 )
-from planner.physics.network.topology import TIERS, Design
 from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 

@@ -14,6 +14,7 @@ from test_cabling import wirable
 from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
+from planner.physics.network.clos_fabric import TIERS, Design, unwirable
 from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
     bill,
@@ -27,7 +28,6 @@ from planner.physics.network.fabric_designs import (
     switch_usd,
     wan_gateway_bill,
 )
-from planner.physics.network.topology import TIERS, Design, unwirable
 
 # Primes and odd powers, so that no count times a wrong price makes the right sum.
 BOX = {"name": "box", "ports": 8, "port_gbps": 800, "price_usd": 7001, "power_watts": 1013}
