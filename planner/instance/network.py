@@ -141,7 +141,7 @@ class Network(Sourced):
         "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
     )
     max_rails_per_leaf: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        1, description="Most GPU indices of a rack that share a leaf of the family rail, one for all racks; null: any."
+        1, description="Most GPU indices of a rack that share a leaf of the family rail; null: any that divide them."
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(

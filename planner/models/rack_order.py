@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import fold, width
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.plan.plan_sections import Assignment
 
 Ints = NDArray[np.int64]

@@ -20,7 +20,7 @@ from planner.models import Options
 from planner.models.placement.place_job import Solution, solve, solve_in_one_tree
 from planner.models.placement.placement_problem import PlacementProblem
 from planner.physics.network import transport
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
@@ -60,7 +60,7 @@ class Cluster(placing.LeafMap):
     def warm_up() -> None:
         """Load the solvers of placements now, so that a later call with little time may use them."""
         with uninterrupted():
-            import planner.models.placement.proven_levels  # noqa: F401
+            import planner.models.placement.placement_levels  # noqa: F401
         for name in SOLVERS:
             linear_runner(usual=name)
 

@@ -15,7 +15,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import traffic
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.routing import Fabric, Floats, Flows, Ints, Tree, joined, load_fabric, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Floats, Flows, Ints, Tree, joined, load_fabric, tree_of_fabric
 
 
 class Percentiles(Frozen):

@@ -14,11 +14,11 @@ from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_text
 from planner.instance.base_types import range_of
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
-from planner.simulation import routing
-from planner.simulation.routing import Flows, Ints, Tree
+from planner.simulation import simulated_routes
+from planner.simulation.simulated_routes import Flows, Ints, Tree
 
 MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
@@ -26,7 +26,7 @@ HEADER = ["src", "dst", "bytes"]
 
 def permutation(slots: Ints, size: float, seed: int) -> Flows:
     """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
-    order = slots[routing.order(len(slots), seed, 1)]
+    order = slots[simulated_routes.order(len(slots), seed, 1)]
     return _flows(order, np.roll(order, -1), size)
 
 
@@ -127,7 +127,7 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
         if not 0 <= failed <= cables:
             known = f"from 0 to {cables}, the cables between switches"
             raise InputError(f"--failed-links {failed}: must be {known}; give another number")
-        return np.sort(routing.order(cables, seed, 9)[:failed])
+        return np.sort(simulated_routes.order(cables, seed, 9)[:failed])
     wrong = [cable for cable in failed if not 0 <= cable < cables]
     if wrong:
         known = f"the number of a cable between switches (there are {cables})"

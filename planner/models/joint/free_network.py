@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.fewest_days import FewestDays

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.free_network import FewestFreeDays
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.goal import Stopped

@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
 from planner.models import Options, SitesRequest
 from planner.models.fabric.fabric_templates import Templates
-from planner.models.joint.joint_question import EPS, JointSolution, World
+from planner.models.joint.joint_world import EPS, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search_cache import JointCache

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
-from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import floor_of

@@ -36,6 +36,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from planner.physics import Num
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.links import (
     CableRun,
     Ends,
@@ -46,7 +47,6 @@ from planner.physics.network.links import (
     group_metres,
     group_wan_links,
 )
-from planner.physics.network.topology import TIERS, Design
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import Shape, largest_parts, open_sites, shapes, spared
+from planner.models.joint.joint_world import Shape, largest_parts, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import (
     NEVER,
     Columns,

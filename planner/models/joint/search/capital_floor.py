@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import Shape, World
+from planner.models.joint.joint_world import Shape, World
 from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.strategy_space import Floats, Ints

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_question import EPS, JointPlan, Target, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import EPS, JointPlan, Target, World, open_sites, shapes, spared
 from planner.models.joint.search import first_plans
 from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.shapes.fastest_plan import FastestSearch

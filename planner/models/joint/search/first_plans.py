@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.shapes.fastest_plan import fastest

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import by_blocks
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
 from planner.models.joint.search.fewest_days import FewestDays, described

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.free_network import racks_of
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, by_blocks
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_question import EPS, JointPlan
+from planner.models.joint.joint_world import EPS, JointPlan
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.site_question import PlacedParts

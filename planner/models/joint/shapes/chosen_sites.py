@@ -14,7 +14,7 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.models import SitesRequest
-from planner.models.joint.joint_question import CENTS, JointPlan
+from planner.models.joint.joint_world import CENTS, JointPlan
 from planner.models.joint.shapes.site_milp import fabric_mw, set_values, stated, yearly_energy_musd
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.site_choice import Sites, read_placed

@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Target
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
 from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.models import GradientExchange, Options, WanRequest
-from planner.models import wan as wan_design
+from planner.models import GradientExchange, Options, WanRequest, wan_design
 from planner.models.joint.shapes.site_question import Circuit, Joined
 from planner.models.joint.strategy_space import Floats
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
 from planner.models.sites.split_model import rules_without
-from planner.models.wan import RouteOption
+from planner.models.wan_design import RouteOption
 from planner.physics.site.fibre import SiteFibre
 from planner.physics.site.wan import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, least_at
-from planner.models.joint.joint_question import CENTS, EPS, Shape, Target, World, largest_parts
+from planner.models.joint.joint_world import CENTS, EPS, Shape, Target, World, largest_parts
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.models.joint.joint_question import CENTS
+from planner.models.joint.joint_world import CENTS
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.strategy_space import Floats
 from planner.physics.site.wan import fibre_pairs
