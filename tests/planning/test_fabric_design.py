@@ -173,6 +173,12 @@ def test_spines_join_several_leaves(family: str) -> None:
     assert designed(1, 1, survives="none", family=(family,)).status == "optimal"
 
 
+def test_a_kind_that_leaves_each_gpu_alone_in_its_network_has_no_tail() -> None:
+    """Of one host rail-only joins nothing, so that no flow leaves a GPU."""
+    plan = designed(1, 6, switch=("4x400:1000:1",), oversubscription="any")
+    assert plan.status == "optimal" and all(x.spray_tail != 0 for x in plan.fabric.alternatives)
+
+
 @each(
     ("hosts", "gpus", "wish", "reason"),
     [
