@@ -57,7 +57,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public type when it is first asked for, so that importing planner stays light."""
+    """Load a public type of `planner` when it is first used, so that importing planner stays light."""
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

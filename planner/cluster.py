@@ -34,24 +34,24 @@ _PLAIN = re.compile(r"[^\s,\[\]]*")
 
 
 def width(racks: int) -> int:
-    """Return the digits of a site's largest rack number, racks being numbered from 0."""
+    """Return the number of digits of a site's largest rack number, racks being numbered from 0."""
     return len(str(max(racks - 1, 0)))
 
 
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
-    """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
+    """Write rack numbers as a hostlist in their order, ascending runs as first-last; nothing for no racks."""
     return fold_names(f"{PREFIX}{number:0{digits}d}" for number in numbers)
 
 
 def parse(text: str) -> list[int]:
-    """Read rack numbers back in their order. ValueError: the text is no hostlist of racks, or a range falls."""
+    """Read a hostlist of rack numbers in its order. ValueError: the text is none, or a range falls."""
     if text and _RACKS.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
     return [int(name.removeprefix(PREFIX)) for name in expand(text)]
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Write node names in their order; neighbours that differ in their last number alone share one bracket."""
+    """Write node names as a hostlist in their order; neighbours that differ in the last number share one bracket."""
     items: list[tuple[str, list[tuple[str, str]]]] = []  # a prefix with its ranges; a whole name where it has no number
     for name in names:
         prefix = name.rstrip("0123456789")
@@ -75,7 +75,7 @@ def fold_names(names: Iterable[str]) -> str:
 
 
 def expand(text: str) -> list[str]:
-    """Read node names in their order, none of an empty text. ValueError: a bracket, an item or a range is broken."""
+    """Read a hostlist of node names in its order, none of an empty text. ValueError: broken bracket, item or range."""
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(math.prod(sum(len(run) for run, _ in runs) for runs in brackets) for _, brackets in parsed)
     if size > MAX_NAMES:
@@ -107,7 +107,7 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:
-    """Read one item: the texts around its brackets, and inside each the runs of its numbers with their digits."""
+    """Read one item of a hostlist: the texts around its brackets, and in each the runs of its numbers, with digits."""
     if not item:
         raise ValueError("an item is empty; remove the comma too many")
     parts = re.split(r"[\[\]]", item)
@@ -145,7 +145,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 class TopologySwitch(Frozen):
-    """One switch of a tree; a leaf has nodes, any other has the switches whose parent it is."""
+    """One switch of a cluster's tree; a leaf has nodes, any other has the switches whose parent it is."""
 
     name: str = Field(description="By which plans and pins name it.")
     parent: str | None = Field(None, description="The switch above; null for a root.")
@@ -160,7 +160,7 @@ class TopologyBlock(Frozen):
 
 
 class Topology(Frozen):
-    """The switches and blocks of every node; a node is under one leaf at most, and in one block at most."""
+    """A cluster's topology: the switches and blocks of its nodes; a node is under one leaf and in one block at most."""
 
     kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
     switches: tuple[TopologySwitch, ...] = ()
@@ -169,7 +169,7 @@ class Topology(Frozen):
 
 
 class PlacedGroup(Frozen):
-    """One all-reduce group with its nodes in ring order."""
+    """One all-reduce group of a placed job, with its nodes in ring order."""
 
     name: str = Field(description="Of the group.")
     nodes: tuple[str, ...] = Field(description="In rank order.")
@@ -177,7 +177,7 @@ class PlacedGroup(Frozen):
 
 
 class Figure(Frozen):
-    """One level of the objective, minimized after those before it."""
+    """One level of a placement's objective, minimized after those before it."""
 
     name: str = Field(description="What is counted.")
     value: int = Field(description="Of this placement.")
@@ -186,7 +186,7 @@ class Figure(Frozen):
 
 
 class Placement(Frozen):
-    """Where a job's ranks run."""
+    """The placement of a job on a cluster: where its ranks run."""
 
     job: str = Field(description="Its name.")
     nodes: tuple[str, ...] = Field(description="In rank order; empty where the job does not fit.")
@@ -209,7 +209,7 @@ class Placement(Frozen):
 
 
 class Move(Frozen):
-    """One rank's node before and after; null where there is none."""
+    """The move of one rank of a job: its node before and after; null where there is none."""
 
     job: str
     rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
@@ -218,21 +218,21 @@ class Move(Frozen):
 
 
 class Mended(Frozen):
-    """A running job after a change, and the moves that lead there."""
+    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
 
     placement: Placement
     moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
 
 
 class Running(Frozen):
-    """A job that runs, and what stopping or moving it costs."""
+    """A job that runs on a cluster, and what stopping or moving it costs."""
 
     placement: Placement
     priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
 
 
 class Preemption(Frozen):
-    """Jobs to stop so that another fits, and where it then runs."""
+    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
 
     stop: tuple[str, ...]
     cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
@@ -241,7 +241,7 @@ class Preemption(Frozen):
 
 
 class Defragmentation(Frozen):
-    """Moves that free whole leaves, in an order in which each finds its node free."""
+    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
 
     leaves: tuple[str, ...]
     moves: tuple[Move, ...]
@@ -249,7 +249,7 @@ class Defragmentation(Frozen):
 
 
 class Queued(Frozen):
-    """Jobs placed together, and those that must wait."""
+    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
 
     placements: tuple[Placement, ...]
     waiting: tuple[str, ...]
@@ -269,7 +269,7 @@ MEMBER = ""
 
 
 class GroupKind(Frozen):
-    """All-reduce groups of one size."""
+    """All-reduce groups of one size in a training job."""
 
     name: Name = Field(description="Of the kind.")
     size: Count = Field(description="Nodes of one group.")
@@ -277,7 +277,7 @@ class GroupKind(Frozen):
 
 
 class Job(Frozen):
-    """What to place: a mesh of equal groups, or groups of several sizes."""
+    """A training job to place on a cluster: a mesh of equal groups, or groups of several sizes."""
 
     model_config = ConfigDict(json_schema_extra=with_schema_key)
 
@@ -329,7 +329,7 @@ class Job(Frozen):
 
     @property
     def kinds(self) -> tuple[GroupKind, ...]:
-        """Its groups kind by kind; of a mesh one kind, the data lines."""
+        """The groups of a job kind by kind; of a mesh one kind, the data lines."""
         if self.mesh is None:
             return self.groups
         data = self.mesh.get("data", 1)
@@ -337,12 +337,12 @@ class Job(Frozen):
 
     @property
     def nodes(self) -> int:
-        """All nodes that it needs."""
+        """All nodes that a job needs."""
         return sum(kind.size * kind.count for kind in self.kinds)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Weight of a split group of each kind: its bytes in millionths of the largest; 1 where none are given."""
+        """Weight of a job's split group, by kind: its bytes in millionths of the largest; 1 where none are given."""
         given = [self.traffic_bytes_per_step.get(kind.name, 0.0) for kind in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
@@ -359,7 +359,7 @@ class Slot:
 
 
 def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each place along axes of a mesh, the first slowest: its name, and the ranks of members before it."""
+    """Yield each place along axes of a job's mesh, the first slowest: its name, and the ranks of members before it."""
     mesh = job.mesh or {}
     turning = list(mesh)
     stride = {axis: math.prod(mesh[inner] for inner in turning[i + 1 :]) for i, axis in enumerate(turning)}
@@ -371,14 +371,14 @@ def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 def _groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each place along the axes `outside` by name, with the ranks along those `inside`, a member's in a row."""
+    """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
     ranks = [first + node for _, first in _places(job, inside) for node in range(job.nodes_per_member)]
     for name, first in _places(job, outside):
         yield name, tuple(first + rank for rank in ranks)
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """Return the job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
+    """Return a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
     if job.mesh is None:
         first = 0
         for k, kind in enumerate(job.groups):
@@ -474,7 +474,7 @@ def mesh_job(
 
 @dataclass(frozen=True, slots=True)
 class MeshLevel:
-    """Blocks of one size: `axis` is the last that they hold whole, MEMBER where they are the nodes of one member."""
+    """A level of a job's mesh in blocks of one size: `axis` is the last held whole, MEMBER for one member's nodes."""
 
     axis: str
     size: int  # nodes of a block
@@ -483,12 +483,12 @@ class MeshLevel:
 
     @property
     def what(self) -> str:
-        """Name in reports of the parts that a split block of this level divides."""
+        """Name, for reports, the parts that a split block of this mesh level divides."""
         return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
 
 
 def levels(job: Job) -> tuple[MeshLevel, ...]:
-    """Return the levels of a mesh from the inside; the data groups alone where nothing else exchanges."""
+    """Return the levels of a job's mesh from the inside; the data groups alone where nothing else exchanges."""
     if job.mesh is None:
         return ()
     bytes_of = job.traffic_bytes_per_step
@@ -503,7 +503,7 @@ def levels(job: Job) -> tuple[MeshLevel, ...]:
 
 
 def numbering(job: Job, level: int) -> tuple[str, ...]:
-    """Return the axes outside the blocks of a level in the order of their numbers; neighbours of the last stay close.
+    """Return a mesh's axes outside a level's blocks in the order of their numbers; neighbours of the last stay close.
 
     Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
     """
@@ -513,17 +513,17 @@ def numbering(job: Job, level: int) -> tuple[str, ...]:
 
 
 def line(job: Job, level: int) -> int:
-    """Return the blocks that follow each other along the last axis of the numbering; all without one."""
+    """Return the number of mesh blocks that follow each other along the numbering's last axis; all without one."""
     axes = numbering(job, level)
     return (job.mesh or {})[axes[-1]] if axes else levels(job)[level].count
 
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
-    """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
+    """Return a mesh level's blocks in the order of their numbers; blocks of the levels inside follow each other."""
     inside = [kept.axis for kept in reversed(levels(job)[: level + 1])]
     return (Slot(0, name, ranks) for name, ranks in _groups(job, inside, numbering(job, level)))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
-    """Return the ranks of each group of an axis, or of each member."""
+    """Return the ranks of each group along a mesh's axis, or of each member."""
     return [ranks for _, ranks in _groups(job, [axis], [other for other in job.mesh or {} if other != axis])]

@@ -1,10 +1,12 @@
-"""Errors whose message says what to do."""
+"""Errors of planner, whose messages say what to do."""
 
 import difflib
+import json
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 MOST_COMPARED, MOST_SHOWN = 5_000, 200  # known names that are compared with a wrong one, and that are listed
 CUTOFF = 0.4  # of difflib's ratio: low enough for a forgotten word, such as "tensor" for "tensor_parallel"
@@ -23,7 +25,7 @@ class InternalError(PlannerError):
 
 
 def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = MOST_SHOWN) -> str:
-    """Return the nearest known name as a question, letter case aside; `most` of them where none is near."""
+    """Return the nearest known name as a question for an error, letter case aside; `most` names where none is near."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
     begun = [x for x in folded if name and x.startswith(name.lower())]
@@ -34,9 +36,14 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
     return f"known: {', '.join(islice(known, most)) or 'none'}{more}"
 
 
+def shown(value: Any) -> str:
+    """Write a value as JSON, cut to 80 characters, for an error's message."""
+    return json.dumps(value, default=str)[:80]
+
+
 @contextmanager
 def needed(feature: str, package: str, extra: str) -> Iterator[None]:
-    """Import a package of an extra inside; InputError: it is missing (with how to install it) or does not load here."""
+    """Import a package of an extra in the `with` body; InputError: missing (with how to install it) or not loadable."""
     try:
         yield
     except ImportError:

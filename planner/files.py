@@ -63,7 +63,7 @@ def read_bytes(path: Path, remedy: str) -> bytes:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a path exists; one with a name that no disk takes does not."""
+    """Return whether a file's path exists; one with a name that no disk takes does not."""
     return os.path.exists(path)  # noqa: PTH110  # Path.exists raises where a name is too long
 
 
@@ -72,12 +72,12 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
     return parse_json(read_text(path, remedy), str(path))
 
 
-def parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str, *, one_line: bool = False) -> Any:
     """Parse JSON of `where`. InputError: repeated keys, numbers infinite or too long, nested too deeply, or no JSON."""
     try:
         return _parsed(text, where)
     except json.JSONDecodeError as error:
-        problem = f"line {error.lineno} column {error.colno}: {error.msg}"
+        problem = f"{'' if one_line else f'line {error.lineno} '}column {error.colno}: {error.msg}"
         raise InputError(f"{where}: {problem}; fix the JSON there") from None
 
 
@@ -115,7 +115,7 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _require_whole_characters(data: Any, where: str) -> None:
-    """Refuse half of a surrogate pair, which no file in UTF-8 can hold."""
+    """Refuse JSON with half of a surrogate pair, which no file in UTF-8 can hold."""
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -185,7 +185,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
-    """Return the complaint that a file cannot be written."""
+    """Return the InputError that a file cannot be written."""
     return InputError(f"{path}: cannot be written ({error.strerror}); choose another place")
 
 
@@ -199,7 +199,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def encoded(text: str, path: Path | str) -> bytes:
-    """Return a text in UTF-8; words of the command line, which any locale may have passed on byte by byte, too."""
+    """Return a file's text in UTF-8; with words of the command line that a locale passed on byte by byte."""
     data = text.encode("utf-8", "surrogateescape")
     try:
         data.decode()
@@ -210,7 +210,7 @@ def encoded(text: str, path: Path | str) -> bytes:
 
 
 def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> None:
-    """Write piece by piece as `write_atomically` does; `pieces` begins anew where the file cannot be written."""
+    """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where it cannot be written."""
     target = Path(os.path.realpath(path))
     try:
         if _is_device(target):
@@ -260,7 +260,7 @@ def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> P
 
 
 def escaped(text: str) -> str:
-    """Return a text for a cell: with an apostrophe before it where it begins like a formula and is no number."""
+    """Return a text for a CSV cell: with an apostrophe before it where it begins like a formula and is no number."""
     if not text.lstrip("'").startswith(FORMULA):
         return text
     try:
@@ -271,7 +271,7 @@ def escaped(text: str) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Write rows of cells as CSV, texts so that no spreadsheet runs them; numbers stay numbers."""
+    """Write rows of cells as the text of a CSV file that no spreadsheet runs as formulas; numbers stay numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
@@ -300,13 +300,13 @@ def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = Fals
 
 
 def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield objects of JSON lines, with lines; `torn`: without a broken last one. InputError: a line is no object."""
+    """Yield the objects of a JSON-lines file, with lines; `torn`: without a broken last. InputError: not an object."""
     lines = text.split("\n")  # not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            item = parse_json(line, f"{path}: line {number}")
+            item = parse_json(line, f"{path}: line {number}", one_line=True)
         except InputError:
             if torn and number == len(lines):
                 return
@@ -317,5 +317,5 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
 
 
 def unescaped(cell: str) -> str:
-    """Return the text that a cell was made of."""
+    """Return the text that `escaped` made a CSV cell of."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell

@@ -1,4 +1,4 @@
-"""Numbers: written in units that suit their size, aligned in columns, and held to the ranges that arguments take."""
+"""Write numbers in units that suit their size, align them in columns, and hold arguments to their ranges."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ from planner.errors import InputError
 
 
 def money(usd: float) -> str:
-    """Write dollars in the largest unit that suits: $64.00B, -$250."""
+    """Write money in dollars in the largest unit that suits: $64.00B, -$250."""
     sign, size = ("-" if usd < 0 else ""), abs(usd)
     for unit, scale in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
         if size >= scale * (1 - 5e-6):  # so that rounding does not write $1,000.00K
@@ -34,7 +34,7 @@ def short(value: Any) -> str:
 
 
 def rounded(value: float, digits: int, *, up: bool) -> float:
-    """Round to some digits, up or down, so that the claim of a bound stays true; 0 for nothing."""
+    """Round a number to some digits, up or down, so that the claim of a bound stays true; 0 for nothing."""
     unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits) if value > 0 else 1.0
     return unit * (math.ceil(value / unit - 1e-9) if up else math.floor(value / unit + 1e-9))
 
@@ -51,12 +51,12 @@ def ratio(value: float, digits: int = 2) -> str:
 
 
 def to_one(value: float, digits: int = 6) -> str:
-    """Write a ratio of two rates as people say it, the smaller as 1: 4:1, 1:2."""
+    """Write a ratio of two rates with the smaller as 1: 4:1, 1:2."""
     return f"{ratio(value, digits)}:1" if value >= 1 else f"1:{ratio(1 / value, digits)}"
 
 
 def memory(size: float) -> str:
-    """Write bytes of memory."""
+    """Write bytes of memory in the unit that suits."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"
 
 
@@ -82,27 +82,28 @@ def duration(seconds: float) -> str:
 
 
 def gap(value: float) -> str:
-    """Write a relative gap; what rounding leaves is none."""
+    """Write a relative gap as a percentage; what rounding leaves is none."""
     return f"{100 * value:.2g} %" if value > 1e-9 else "0 %"
 
 
 def percent(value: float) -> str:
-    """Write a share in percent."""
+    """Write a share as a percentage."""
     return f"{100 * value:.1f} %"
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, in the plural where it is not one."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+    """Write a number with its noun, in the plural unless it is 1."""
+    many = "leaves" if noun == "leaf" else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
 
 
 def words(key: str) -> str:
-    """Write a key in words."""
+    """Write a key in words, without underscores."""
     return key.replace("_", " ")
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
-    """Write cells in aligned columns, the first `left` columns to the left and the others to the right."""
+    """Write rows of cells as text in aligned columns: the first `left` columns to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     columns = ("<" if column < left else ">" for column in range(len(widths)))
     row = "  ".join(f"{{:{side}{width}}}" for side, width in zip(columns, widths, strict=True))
@@ -117,7 +118,7 @@ MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
+    """A range of numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
 
     low: float
     high: float
@@ -127,14 +128,14 @@ class NumberRange:
     remedy: str = "give another number"
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is a number of the range; nan and infinity never are."""
+        """Return whether an argument is a number of the range; nan and infinity never are."""
         if isinstance(value, bool) or not issubclass(type(value), Integral if self.whole else Real):
             return False
         above = self.low < value if self.above else self.low <= value
         return bool(above and (value < self.high if self.below else value <= self.high))
 
     def words(self) -> str:
-        """Write the range."""
+        """Write the range of an argument in words."""
         kind = "a whole number" if self.whole else "a number"
         low, high = (f"{bound:,}" if isinstance(bound, int) else f"{bound:g}" for bound in (self.low, self.high))
         ends = "to below" if self.below else "up to" if self.above else "to"
@@ -190,14 +191,14 @@ RANGES: Mapping[str, NumberRange] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
-    """What an argument of a library call may be: types, and names of our own classes, which are not imported here."""
+    """The kind of a library call's argument: types, and names of our own classes, which are not imported here."""
 
     words: str
     types: tuple[type, ...] = ()
     names: tuple[str, ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is of the kind."""
+        """Return whether an argument is of the kind."""
         return isinstance(value, self.types) or not {one.__name__ for one in type(value).__mro__}.isdisjoint(self.names)
 
 
@@ -229,7 +230,7 @@ KINDS: Mapping[str, ArgumentKind] = {
 
 
 def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Refuse numbers out of their ranges before the call begins, and of a library call what is of another kind.
+    """Refuse arguments out of their number ranges before the call begins, and those of a library call of another kind.
 
     `spelled` names the options of a command, whose kinds are checked already, in complaints.
     """
@@ -247,8 +248,9 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
         wrong = [
             f"{names.get(name, name)}: must be {allowed.words()} (is {_shown(number)}); {allowed.remedy}"
             for name, value in given.items()
-            if (allowed := ranges[name]) is not None and value is not None
-            for number in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
+            if (allowed := ranges[name]) is not None
+            and (value is not None or isinstance(signature.parameters[name].default, (int, float)))
+            for number in (value if name in ("flop", "shard") and isinstance(value, (list, tuple)) else [value])
             if not allowed.holds(number)
         ]
         for name, value in given.items() if not wrong else ():

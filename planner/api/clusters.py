@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from planner.cluster import Job, Placement, Topology
     from planner.plan.plan import Plan
     from planner.scheduling.cluster_session import Cluster
-    from planner.simulation.routing import Fabric
     from planner.simulation.simulate import Simulation
+    from planner.simulation.simulated_routes import Fabric
 
 OBJECTIVES = ("locality", "step-time")
 

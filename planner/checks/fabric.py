@@ -14,9 +14,9 @@ from planner.checks.rule import Violations, at_most, broken, exceeds, figures, m
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, half_rate_tbps
 from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
-from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
@@ -217,7 +217,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                         continue
                     if above and (tiers > 2 or (kind.grouped and tiers >= len(kind.tier_names))):
                         return math.inf
-                    domains = spine.ports // rack.rails if above and rails == 1 else 1
+                    domains = spine.ports // rack.rails if above else 1
                     if kind.grouped or tiers <= above or not domains:
                         break
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}

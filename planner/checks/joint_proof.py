@@ -11,8 +11,8 @@ import numpy as np
 
 from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
-from planner.checks.strategy_space import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
-from planner.checks.strategy_times import StepTimeBound, columns_in_time, fastest_ranges, witness
+from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
+from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind

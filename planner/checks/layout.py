@@ -210,8 +210,8 @@ def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequen
     if rules.sequence_parts != "any" and context > 1:
         yield from _a_multiple("workload.sequence_length", sequence, "2 x CP", 2 * context)
     if rules.sequence_parts != "any" and shape.sequence_parallel:
-        parts = shape.gpus * (2 if rules.sequence_parts == "halves" else 1)
-        yield from _a_multiple("workload.sequence_length", sequence, "its parts under TP", parts)
+        times, of = (2, "2 x TP x CP") if rules.sequence_parts == "halves" else (1, "TP x CP")
+        yield from _a_multiple("workload.sequence_length", sequence, of, times * shape.gpus)
 
 
 def _a_multiple(path: str, number: int, of: str, divisor: int) -> Iterator[str]:

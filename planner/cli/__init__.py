@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: the commands of `planner`, their options, and the console that they print to."""

@@ -38,7 +38,7 @@ Mesh = Annotated[str | None, "Its mesh in rank order, such as pipeline=4,data=12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeNodes:
-    """The nodes that a job may have."""
+    """Options of the cluster commands that say which nodes a job may have."""
 
     topology: TopologyFile
     topology_name: console.TopologyName = None
@@ -50,7 +50,7 @@ class FreeNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """The job to place: its file, or its mesh in options."""
+    """Options of `planner place` for the job to place: its file, or its mesh."""
 
     job: JobFile = None
     nodes: Nodes = None
@@ -65,7 +65,7 @@ class JobOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementSearch:
-    """Which placement is best, and how long it is sought."""
+    """Options of `planner place` for its search: the objective of the placement, and the limits of the search."""
 
     objective: Annotated[str, "locality, or step-time: a plan's job by its predicted step on the plan's fabric."] = (
         "locality"
@@ -135,7 +135,7 @@ def place(
 
 
 def _job_of(given: JobOptions, *, by_step: bool) -> "Job | Path":
-    """Return the job to place; of one that is placed by its step the file, which is a plan's."""
+    """Return the job that `planner place` is to place; of a job placed by step time, its plan's file."""
     from planner.cluster import mesh_job, read_job
 
     job = given.job
@@ -153,7 +153,7 @@ def _job_of(given: JobOptions, *, by_step: bool) -> "Job | Path":
 
 
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
-    """Return nodes in use, by name and state (read once, as from a pipe); tell what of both no placement follows."""
+    """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
     from planner.cluster import read_hosts
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
@@ -171,7 +171,7 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
 
 
 def placement_summary(placement: "Placement") -> str:
-    """Write the figures and their bounds on one line."""
+    """Write the figures of a cluster placement, with their bounds, on one line."""
     levels = ", ".join(
         f"{one.value} {' '.join(SINGULAR.get(x, x) if one.value == 1 else x for x in one.name.split())} "
         f"({'bound' if one.name in placement.certificate.minimizes else 'not searched, at least'} {one.bound})"
@@ -208,18 +208,18 @@ def topology(
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
     depth = range(len(leaves[0].path))
-    tiers = [f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}" for tier in depth]
+    tiers = [f"{counted(len({leaf.path[tier] for leaf in leaves}), 'switch')} of tier {tier + 2}" for tier in depth]
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    noun = "blocks" if cluster.kind == "block" else "leaves"
-    parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
+    each = counted(len(leaves), "block" if cluster.kind == "block" else "leaf")
+    parts = [counted(sum(len(leaf.nodes) for leaf in leaves), "node"), f"{each} of {size}", *tiers]
     if cluster.kind == "tree" and cluster.blocks:
-        parts.append(f"{len(cluster.blocks):,} blocks inside the leaves")
+        parts.append(f"{counted(len(cluster.blocks), 'block')} inside the leaves")
     print(", ".join(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInUse:
-    """The cluster that a command changes: its files, what runs on it, and which of its nodes are taken."""
+    """Options for the cluster that a command changes: its topology, its running jobs, and its taken nodes."""
 
     topology: TopologyFile
     topology_name: console.TopologyName = None
@@ -230,7 +230,7 @@ class ClusterInUse:
     state: NodeStates = None
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
-        """Read the cluster, and the jobs that run on it."""
+        """Read the cluster of a command from its topology file, and the jobs that run on it."""
         from planner.cluster import read_hosts
         from planner.formats.topology_files import read_topology
         from planner.scheduling.cluster_session import opened, running_jobs
@@ -246,7 +246,7 @@ class ClusterInUse:
 def _ended(
     answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool, refused: bool = False
 ) -> None:
-    """Print an answer, where it is no or waits with the rules that it was given, and leave with its status."""
+    """Print the answer of a cluster command, with its rules where it is no or a limit's, and exit with its status."""
     rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
     print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
     if certificate.status == "infeasible":

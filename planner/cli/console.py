@@ -57,7 +57,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
-    """Return the exit status for a plan, solved to the relative gap `gap` at most, if one is given."""
+    """Return a command's exit status for a plan, solved to the relative gap `gap` at most, if one is given."""
     if plan.verified is False:
         return ExitCode.UNVERIFIED
     if plan.status == "infeasible":
@@ -71,7 +71,7 @@ def exit_code(plan: "Plan", gap: float | None) -> int:
 
 
 def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Check that an option has one of its values."""
+    """Check that an option of a command has one of its values."""
     if value not in choices:
         raise InputError(f"{option}: must be one of {', '.join(choices)} (is {value!r})")
 
@@ -109,7 +109,7 @@ def folder_for(plans: Path | None) -> Iterator[None]:
 
 
 def read_pins(given: list[str] | None) -> dict[str, Any]:
-    """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
+    """Read the PATH=VALUE pins of a command; a value is JSON, or plain text where it is none."""
     from planner.sweeps.axes import values_by_path
 
     texts = values_by_path("--pin", given or [], "PATH=VALUE, such as layout.tensor_parallel=10")
@@ -117,7 +117,7 @@ def read_pins(given: list[str] | None) -> dict[str, Any]:
 
 
 def print_or_write(text: str, output: Path | None) -> None:
-    """Write a text to the file of -o, or print it where there is none."""
+    """Write a command's text to the file of -o, or print it to stdout where there is none."""
     if output is None:
         encoded(text, "stdout")
         print(text, end="")
@@ -126,13 +126,13 @@ def print_or_write(text: str, output: Path | None) -> None:
 
 
 def write_model(model: "BaseModel", output: Path | None) -> None:
-    """Write a plan or the like as JSON to the file of -o, if there is one."""
+    """Write the answer of a command, such as a plan, as JSON to the file of -o, if there is one."""
     if output is not None:
         write_atomically(output, model.model_dump_json(indent=1) + "\n")
 
 
 def tell_not_modelled(instance: "Instance") -> None:
-    """Print on stderr what files that the instance was read from say that no figure follows."""
+    """Print to stderr which items of the files that an instance was read from are not modelled by any figure."""
     from planner.instance.validate import not_modelled_notes
 
     for note in not_modelled_notes(instance):
@@ -141,7 +141,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
-    """Name a rule that keeps a plan from being shown, as InputError; the failure of a sound plan is a defect."""
+    """Raise InputError with the rule that a plan breaks if a command cannot show it; a sound plan's is a defect."""
     try:
         yield
     except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
@@ -174,14 +174,14 @@ Constants = Annotated[Path | None, "Constants of your cluster, from `planner cal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedInstance:
-    """The instance that a command is asked about, with the user's changes and constants."""
+    """Options of a command for its instance: the file, the user's changes (--set) and constants."""
 
     instance: InstanceFile
     change: Changes = None
     constants: Constants = None
 
     def changed(self, *, searched: bool = True) -> "Instance | Path":
-        """Return the instance with the values of --set in place of its own; its path where there are none."""
+        """Return the instance of a command with the values of --set; the path of its file where there are none."""
         if not self.change:
             return self.instance
         from planner.sweeps.axes import changed, read_changes
@@ -191,13 +191,13 @@ class AskedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedInstance(AskedInstance):
-    """The instance that a command is asked about, some of its decisions fixed."""
+    """Options of a command for its instance, with some decisions pinned (--pin)."""
 
     pin: Pins = None
 
 
 class Watch:
-    """The phase of a command and the last that it reported: shown while it runs, and logged."""
+    """The live progress line of a command: its phase and last report, shown on stderr while it runs, and logged."""
 
     def __init__(self, phase: str, *, shown: bool) -> None:
         self.phase, self.text, self.share, self.shown = phase, "", 0.0, shown
@@ -207,13 +207,13 @@ class Watch:
         self._lock, self._err = threading.RLock(), sys.stderr
 
     def __call__(self, text: str) -> None:
-        """Take a line of progress."""
+        """Take a line of progress from the search of a command, to show and log it."""
         with self._lock:
             self.text = text
             self._note(text)
 
     def event(self, event: "Event") -> None:
-        """Take what a solve reports."""
+        """Take a progress event of a solve, to show and log its line."""
         with self._lock:
             line = event.line()
             self.phase, _, self.text = line.partition(", ")
@@ -222,24 +222,24 @@ class Watch:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the command began."""
+        """Seconds since the command began, for its progress line."""
         return time.monotonic() - self.started
 
     def leave(self) -> None:
-        """Show no line any more: the command prints its answer."""
+        """Stop showing the progress line: the command prints its answer."""
         with self._lock:
             self.shown = False
             self.erase()
 
     def erase(self) -> None:
-        """Take the line away until it is drawn again."""
+        """Erase the progress line from the terminal until it is drawn again."""
         with self._lock:
             live, self._live = self._live, None
             if live is not None:
                 live.stop()
 
     def tick(self, ended: threading.Event) -> None:
-        """Draw the line and log heartbeats until the command has ended."""
+        """Draw the progress line and log heartbeats until the command has ended."""
         while not ended.wait(REFRESH):
             with self._lock:
                 if self.shown and self.elapsed >= PATIENCE:
@@ -278,7 +278,7 @@ class Watch:
 
 
 class _Printing:
-    """A stream of the command's own, before whose lines the live one is taken away; in all else the stream itself."""
+    """A command's output stream, which erases the live progress line before it writes; in all else the stream."""
 
     def __init__(self, stream: TextIO, before: Callable[[], None]) -> None:
         self._stream, self._before = stream, before
@@ -298,7 +298,7 @@ _current: Watch | None = None
 
 @contextmanager
 def watching(name: str) -> Iterator[Watch]:
-    """Watch a command by its name until it ends; what it prints takes the line away, and the terminal is as it was."""
+    """Show the progress line of a command until it ends; what it prints erases the line, and streams are put back."""
     global _current  # noqa: PLW0603
     watch, ended = Watch(name, shown=sys.stderr.isatty()), threading.Event()
     thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
@@ -319,14 +319,14 @@ def watching(name: str) -> Iterator[Watch]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressOptions:
-    """Where a command says how far it is; quiet: nothing on the terminal; log: lines added to a file."""
+    """Options of a command for its progress. quiet: nothing on the terminal; log: lines added to a file."""
 
     quiet: Quiet = False
     log: Log = None
 
     @contextmanager
     def line(self) -> Iterator[Watch]:
-        """Yield what the search of the command reports to."""
+        """Yield the progress line to which the search of a command reports."""
         with ExitStack() as stack:
             # Called as a function it has no command around it.
             watch = _current or stack.enter_context(watching("planner"))
@@ -347,7 +347,7 @@ class ProgressOptions:
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that shows its progress, and whose records of options stand as these options.
+    """Return a command that shows its progress, with each field of its records of options as an option.
 
     An option is annotated by its help, and written as SPELLED or its name says; a flag has no negation. The command
     refuses numbers out of range, named as options, and to write over a file that it reads.
@@ -388,7 +388,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def number_due(error: BadParameter) -> str | None:
-    """Write the complaint about an option that is no number; None where the error is another."""
+    """Write the complaint about an option of a command that is no number; None where the error is another."""
     causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
     if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
         return None
@@ -404,7 +404,7 @@ def number_due(error: BadParameter) -> str | None:
 
 
 def clock(seconds: float) -> str:
-    """Write a time as minutes and seconds, with hours where there are any."""
+    """Write the elapsed time of a progress line as minutes and seconds, with hours where there are any."""
     minutes, left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"

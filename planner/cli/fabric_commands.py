@@ -115,7 +115,7 @@ def export(
         "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
     }
     with console.requiring_sound(given, plan):
-        wired = fabric_parts.built_fabric(given, site)
+        wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
             fabric_parts.write_netbox(output, wired)
         else:
@@ -149,7 +149,7 @@ def check(
 
     given = read_plan(plan)
     with console.requiring_sound(given, plan):
-        wired = built_fabric(given, site)
+        wired = built_fabric(given, site, str(plan))
     verdict, lines = differences(cables, wired)
     print("\n".join([verdict, *lines[:show]]))
     if len(lines) > show:
@@ -240,7 +240,7 @@ def _sizes(text: str | None) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeOptions:
-    """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
+    """Options of `planner simulate`: the exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
 
     pattern: Annotated[
         str, "permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."

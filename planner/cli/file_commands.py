@@ -88,7 +88,7 @@ def calibrate(
 
 
 def table(constants: "MeasuredConstants") -> "Iterator[str]":
-    """Write the common factor, what the lines determine, what they move with it, what stays, and each line's errors."""
+    """Tabulate a calibration: common factor, what the lines determine and move, what stays, and each line's errors."""
     lines = f"{constants.number_of_lines} lines of {constants.measured}"
     yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
     if constants.common is not None:
@@ -169,7 +169,7 @@ def launch(
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
-    from planner.planning.layouts import own_step, runnable_layout
+    from planner.planning.near_layouts import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
     text = "" if like is None else read_text(like, REMEDY)
@@ -195,7 +195,8 @@ def launch(
     if given.layout is not None and not given.layout.metrics.fits_memory:
         print(f"{plan}: its layout does not fit in memory; `planner show {plan} limits`", file=sys.stderr)
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
-    for key, (planned, runs) in (near.changes if near is not None else {}).items():
+    for key, pair in (near.changes if near is not None else {}).items():
+        planned, runs = (", ".join(map(str, one)) or "none" if isinstance(one, tuple) else one for one in pair)
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)

@@ -27,10 +27,10 @@ CYCLES = 100_000, 50, 100
 
 
 class Commands(TyperGroup):
-    """All commands: a text where a number is due is refused as a number out of range is, and Ctrl-C is said."""
+    """The group of all commands: text where a number is due is refused as out of range; Ctrl-C is reported."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that is asked for."""
+        """Run the command that the command line names."""
         try:
             return super().invoke(ctx)
         except BadParameter as error:
@@ -129,5 +129,5 @@ def main() -> None:
 
 
 def _drop_stdout() -> None:
-    """Discard the rest of the buffer of stdout, so that flushing it at the end of the process does not fail."""
+    """Discard the rest of stdout's buffer, so that the command line does not fail to flush it as the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

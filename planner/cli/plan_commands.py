@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How long a plan is sought, how near to the bound, and by which solvers."""
+    """Options of a command for the search of a plan: its time limit, its gap to the bound, and its solvers."""
 
     time_limit: Annotated[float | None, "Seconds, up to 20 for a first plan; then the best."] = None
     gap: console.Gap = None
@@ -103,7 +103,7 @@ OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveSearch:
-    """How long a curve is sought, how near to every plan, and how many of its points are shown."""
+    """Options of `planner frontier`: time of the curve's search, gap of every plan, and how many points are shown."""
 
     epsilon: Annotated[float, EPSILON_HELP] = 0.03
     points: Annotated[int | None, "Most points, both ends and the knee among them; all unless given."] = None
@@ -268,7 +268,7 @@ def evaluate(
 
 
 def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
-    """Return the pin of the replicas by site of a plan file that has as many in all, over several sites."""
+    """Return the replicas by site of a plan file as a pin of `planner evaluate`, if as many over several sites."""
     from planner.files import read_json
     from planner.plan.plan_files import kind_of
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of the data that users hold on to."""
+"""JSON Schemas of the files that users keep: instances, plans, jobs and placements."""
 
 import json
 
@@ -13,7 +13,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job"
 
 
 def schema_text(what: str) -> str:
-    """Return a schema as it is committed: keys sorted, one a line."""
+    """Return the text of a JSON Schema as it is committed: keys sorted, one a line."""
     schema = SCHEMAS[what].model_json_schema()
     if what == "instance":
         put_ranges(schema)

@@ -39,7 +39,7 @@ VARY_HELP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoints:
-    """The points of a sweep, and which of them are solved."""
+    """Options of `planner sweep`: the points of the sweep, and which of them are solved."""
 
     vary: Annotated[list[str] | None, VARY_HELP] = None
     pairs: Annotated[Path | None, "Points taken together: a CSV with a column a path, or JSONL."] = None
@@ -49,7 +49,7 @@ class SweepPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSolves:
-    """How each point of a sweep is solved, and where."""
+    """Options of `planner sweep`: how each point of the sweep is solved, and where."""
 
     workers: Annotated[int | None, "Worker processes; as many as cores unless given."] = None
     dask: Annotated[str | None, "Solve on a Dask cluster: the scheduler's address, or local."] = None
@@ -72,12 +72,13 @@ def sweep(
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    points = points_of(read_vary(grid.vary or []), None if grid.pairs is None else read_pairs(grid.pairs))
+    pairs = [] if grid.pairs is None else read_pairs(grid.pairs)
+    points = points_of(read_vary(grid.vary or []), pairs)
     require_apart(asked.change or [], points)
     require_writable(output)
     part = None if grid.part_of is None else shard_of(grid.part_of)
     solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
-    options = SweepOptions(shard=part, plans=plans, constants=asked.constants, **solved)
+    options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
     first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), solves.workers
@@ -89,7 +90,7 @@ def sweep(
         sweeping = SweepProgress(total=total, counts=Counter())
 
         def read(tasks: "Iterable[Task]") -> "Iterator[Task]":
-            """Yield tasks, and count those that an earlier run finished."""
+            """Yield the tasks of a sweep, and count those that an earlier run finished."""
             for task in tasks:
                 if task.key in before:
                     sweeping.resumed += 1
@@ -141,7 +142,7 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
 
 @dataclass(slots=True, kw_only=True)
 class SweepProgress:
-    """How far a sweep is."""
+    """Progress of a running sweep: its points done, by status, and the rate."""
 
     total: int
     counts: Counter[str]
@@ -149,7 +150,7 @@ class SweepProgress:
     started: float = field(default_factory=time.monotonic)
 
     def line(self) -> str:
-        """Write rate, remaining time and failures."""
+        """Write the points per minute, the remaining time and the failures of a running sweep."""
         rows = self.counts.total()
         new, rate_text = rows - self.resumed, ""
         if new:
@@ -199,7 +200,7 @@ def plot(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsRuns:
-    """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
+    """Options of `planner limits`: how long the runs whose utilisation it shows take, and of how much compute."""
 
     days: Annotated[float, "Duration of every run."] = 90.0
     start: Annotated[float, "Smallest compute, FLOP."] = 1e24
@@ -259,7 +260,7 @@ def limits(
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:
-    """Return the FLOP from which utilisation stays under 80 % of its best, interpolated in its logarithm, or None."""
+    """Return the training FLOP from which GPU utilisation stays under 80 % of its best, log-interpolated, or None."""
     use = [point.utilisation or 0.0 for point in points]
     line = FALL * max(use, default=0.0)
     above = [i for i, share in enumerate(use) if share >= line]
@@ -271,7 +272,7 @@ def fall(points: Sequence["LimitPoint"]) -> float | None:
 
 
 def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
-    """Return the FLOP of the last point trained in time and of the next; None unless all beyond it are infeasible."""
+    """Return the last `limits` run's FLOP within the deadline and the next's; None unless the rest are infeasible."""
     done = [i for i, point in enumerate(points) if point.utilisation is not None]
     after = points[done[-1] + 1 :] if done else points
     if not done or not after or any(point.status != "infeasible" for point in after):
@@ -280,7 +281,7 @@ def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
 
 
 def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
-    """Write the points, the fall and the wall."""
+    """Write the table of `planner limits`: GPU utilisation by training FLOP, its fall and its wall."""
     yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
     for point in points:
         head = f"{point.flop:9.2e} {point.parameters:8.2g} {point.tokens:8.2g} {point.batch_tokens:8.2g}"

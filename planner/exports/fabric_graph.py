@@ -16,10 +16,10 @@ from planner.files import csv_text
 from planner.formats import slurm
 from planner.formats.topology_files import site_rows
 from planner.formats.topology_rows import tree
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
 from planner.physics.network.links import Ints
-from planner.physics.network.topology import Design
 from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
@@ -31,12 +31,12 @@ MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 
 def edges(built: BuiltFabric) -> int:
-    """Count the edges of switches: bundles that join two (a dragonfly's may share one), and one from leaf to racks."""
+    """Count the edges of a fabric's graph: bundles of cables that join two switches, and one from leaf to racks."""
     return built.design.leaves + built.design.wan_gateway_links + built.design.switch_pairs
 
 
 def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
-    """Return a networkx graph: an edge carries its number of cables and the length in metres of the longest."""
+    """Return a fabric as a networkx graph: an edge has its number of cables and the longest one's length in metres."""
     import networkx as nx
 
     detail = "pod" if by_pod else "switch"
@@ -67,14 +67,14 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
 
 
 def graphml(graph: Any) -> Iterator[str]:
-    """Write such a graph as GraphML."""
+    """Write the graph of a fabric as GraphML."""
     import networkx as nx
 
     return (f"{line}\n" for line in nx.generate_graphml(graph))
 
 
 def dot(graph: Any) -> Iterator[str]:
-    """Write a graph of `graph` for Graphviz: tiers in rows, racks lowest, lines wider the more cables they carry."""
+    """Write the graph of a fabric for Graphviz: tiers in rows, racks lowest, lines wider the more cables they carry."""
     yield f"graph {json.dumps(graph.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
     for tier in dict.fromkeys(own for _, own in graph.nodes(data="tier")):
         named = " ".join(f"{json.dumps(name)};" for name, own in graph.nodes(data="tier") if own == tier)
@@ -93,7 +93,7 @@ def dot(graph: Any) -> Iterator[str]:
 
 
 def _node(built: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
-    """Return, within its tier, the number of the graph's node that contains each switch or GPU."""
+    """Return the number, within its tier, of the fabric graph's node that contains each switch or GPU."""
     design = built.design
     if by_pod and tier == "core":
         return index // design.zone_cores if design.zones else np.zeros_like(index)
@@ -113,7 +113,7 @@ def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
 
 
 def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
-    """Write topology.conf for the plugin topology/tree, or topology.yaml with one tree, the default."""
+    """Write a fabric as Slurm's topology.conf (plugin topology/tree) or a topology.yaml with one tree, the default."""
     design = built.design
     rows = list(site_rows(built.site, built.fabric, design.racks, "super-spine" if design.zones else "core"))
     topology = tree(built.site, rows if design.domains > 1 else rows[:1])  # one leaf has no switch above it
@@ -123,7 +123,7 @@ def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class FailureDomain:
-    """The switches of a tier that serve the same racks, any one of which may fail.
+    """A failure domain of a fabric: switches of a tier that serve the same racks, any one of which may fail.
 
     `alike`: the sets of racks that this row describes, of which `switch`, `racks` and `ranks` are the first. Ranks are
     stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch down;
@@ -144,7 +144,7 @@ class FailureDomain:
 
 
 def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
-    """Return the effects of losing one switch of each tier, from the leaves up: a row by set of racks below it."""
+    """Return the effects of losing one switch of each tier of a fabric, leaves first: a row a set of racks below it."""
     rows: list[FailureDomain] = []
     physics = PlanPhysics(plan=plan)
     stages = enumerate(physics.stages.get(built.site, []))
@@ -176,7 +176,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
 
 
 def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> FailureDomain:
-    """Return the effect of losing any one switch of a tier; for a leaf, the GPUs cut off are those of each rack."""
+    """Return the effect of losing any one switch of a fabric's tier; GPUs cut off by a leaf are those of each rack."""
     design, lost = built.design, _lost(built.design, tier)
     cut = 0 if tier != "leaf" or design.lanes > 1 else design.rail_gpus * (design.rails if design.single else 1)
     of_nic = design.lanes / (design.lanes - 1) if tier == "leaf" and design.lanes > 1 else 1.0
@@ -215,7 +215,7 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
-    """Write the ports, GPUs or uplinks that a lost switch costs, and how it slows placed racks (None: none placed)."""
+    """Write the ports, GPUs or uplinks that a lost switch costs a fabric, and how it slows placed racks, if any."""
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
     under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")
@@ -229,7 +229,7 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
 
 
 def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:
-    """Write the failure domains as a list in JSON, or as CSV."""
+    """Write the failure domains of a fabric as a list in JSON, or as CSV."""
     rows = [asdict(row) for row in failure_domains(plan, built)]
     cells = ([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
     header = [field.name for field in fields(FailureDomain)]

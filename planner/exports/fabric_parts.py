@@ -21,9 +21,9 @@ from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, 
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
-from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
@@ -63,17 +63,17 @@ class BuiltFabric:
 
     @property
     def models(self) -> dict[str, Switch]:
-        """The model of each tier, and of the WAN gateway."""
+        """The switch model of each tier of the built fabric, and of the WAN gateway."""
         return fabric_designs.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
-        """Media that cables are chosen from by their length; none where links have one price of their kind."""
+        """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
         return media_of(self.network) if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """Names of all switches by tier, in their order, and of all racks."""
+        """Names of all switches of the built fabric by tier, in their order, and of all racks."""
         design = self.design
         spines = max(1, design.spines_per_pod)
         second = {"leaf": 1 if design.single else design.rails, "spine": spines, "core": design.cores // spines}
@@ -89,18 +89,18 @@ class BuiltFabric:
         return names
 
     def gpu_name(self, gpu: int) -> str:
-        """Return the name of a GPU: its rack's and its index there."""
+        """Return the name of a GPU in the built fabric: its rack's and its index there."""
         each = self.design.gpus_per_rack
         return f"{self.names['rack'][gpu // each]}-gpu{gpu % each:0{width(each)}d}"
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
-        """Yield every cable with its length."""
+        """Yield every cable of the built fabric with its length in metres."""
         measure = fabric_designs.lengths(self.design, self.floor)
         for cables in fabric_designs.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
-        """Return the pod number of leaves or spines, counted over all networks; 0 for switches outside pods."""
+        """Return the pod number of the fabric's leaves or spines, over all networks; 0 for switches outside pods."""
         design = self.design
         if design.single or tier not in ("leaf", "spine"):
             return np.zeros_like(switch)
@@ -111,12 +111,12 @@ class BuiltFabric:
         return network * design.pods + row * design.pods_across + column
 
 
-def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
+def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabric:
     """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:
-        raise InputError("fabric: the plan has none; plan an instance with a network")
+        raise InputError(f"{where}: fabric: the plan has none; plan an instance with a network")
     if site is None and len(fabrics) > 1:
         raise InputError(f"--site: must be one of {known}; the plan has {len(fabrics)} sites, export them one by one")
     name = site or next(iter(fabrics))
@@ -125,7 +125,7 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     physics = PlanPhysics(plan=plan)
     network = plan.instance.network
     if name not in physics.wired or network is None:
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it is; see what `planner check` says of the plan")
+        raise InputError(f"{where}: fabric.sites.{name}: cannot be wired as it is; see what `planner check` says")
     built = fabrics[name]
     leaf, above, floor = physics.switches[built.switch], physics.above(built), network.floor or Floor()
     return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)
@@ -133,7 +133,7 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCable:
-    """A cable by name: both ends with their ports, its length and medium, the lane of the NICs that it serves."""
+    """A cable of a fabric by name: both ends with ports, its length and medium, and the NICs' lane that it serves."""
 
     low: str
     low_port: str
@@ -145,12 +145,12 @@ class LabelledCable:
 
     @property
     def label(self) -> str:
-        """Label printed at either end of the cable."""
+        """The label printed at either end of a cable of the fabric."""
         return f"{self.low}:{self.low_port}--{self.high}:{self.high_port}"
 
 
 def cable_list(built: BuiltFabric) -> Iterator[str]:
-    """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with."""
+    """Write a fabric's cable list as CSV, a block of cables at a time, with the parts that price the fabric."""
     yield CABLE_HEADER
     names = *(medium.name for medium in built.media), NONE_REACHES, built.network.optics.name
     cells = {name: csv_text([[name]]).rstrip("\n") for name in names}
@@ -162,7 +162,7 @@ def cable_list(built: BuiltFabric) -> Iterator[str]:
 
 
 def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
-    """Yield every cable by name, block by block, with the tier that the block goes up from.
+    """Yield every cable of a fabric by name, block by block, with the tier that the block goes up from.
 
     Without floor and media in the instance a medium is its links' transceiver, lengths are of usual pitches, unpriced.
     """
@@ -184,7 +184,7 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
 
 
 def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
-    """Write the bill as CSV, rounded so that it sums to the total. InternalError: it is not the fabric's price."""
+    """Write a fabric's bill of materials as CSV, rounded so that it sums to its price. InternalError: it does not."""
     lines = list(_lines(built))
     total, stated = sum(usd for *_, usd in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
@@ -200,7 +200,7 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
 
 
 def _lines(built: BuiltFabric) -> Iterator[BillLine]:
-    """Yield rows of BILL_HEADER, dollars unrounded; "" for no count, and for metres where no length has a price."""
+    """Yield a fabric's rows of BILL_HEADER, dollars unrounded; "" for no count, and metres if no length has a price."""
     network, design, switch, boxes = built.network, built.design, built.switch, Counter[str]()
     usd = {model.name: model.price_usd for model in built.models.values()}
     for tier, count in design.tier_switches.items():
@@ -263,7 +263,7 @@ Files = dict[str, Callable[[], Iterator[str]]]
 
 
 def netbox_files(built: BuiltFabric) -> Files:
-    """Return the writer of each file by file name, in the order in which NetBox must import them."""
+    """Return the writer of each of a fabric's NetBox files by name, in the order in which NetBox must import them."""
     design, gbps = built.design, built.switch.port_gbps
     each, hosts = built.floor.hosts_per_rack, built.names["rack"]
     role, word = (GPU_RACK, "GPU rack") if each == 1 else (GPU_HOST, "GPU host")
@@ -305,13 +305,13 @@ def netbox_files(built: BuiltFabric) -> Files:
 
 
 def interface_of(name: str, port: str) -> tuple[str, str]:
-    """Return the device and the interface of a cable's end: rack and GPU/lane of a NIC, or switch and port."""
+    """Return the NetBox device and interface of a cable's end: rack and GPU/lane of a NIC, or switch and port."""
     rack, is_gpu, gpu = name.partition("-gpu")
     return (rack, f"gpu{gpu}/{port}") if is_gpu else (name, f"port{port}")
 
 
 def end_of(device: str, interface: str) -> tuple[str, str]:
-    """Return the end of a cable at an interface: the inverse of `interface_of`; others keep their names."""
+    """Return the end of a cable at a NetBox interface: the inverse of `interface_of`; others keep their names."""
     if interface.startswith("gpu"):
         gpu, _, lane = interface.partition("/")
         return f"{device}-{gpu}", lane or "0"
@@ -343,7 +343,7 @@ def _devices(built: BuiltFabric, hosts: Iterable[tuple[str, str, str, str]]) -> 
 
 
 def _interfaces(built: BuiltFabric) -> Iterator[Row]:
-    """Yield the interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
+    """Yield NetBox interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
     design = built.design
     nic, part_of_port = _cage(design.nic_gbps), _cage(built.switch.port_gbps / design.split)
     for rack in built.names["rack"]:
@@ -367,7 +367,7 @@ def _cables(built: BuiltFabric) -> Iterator[Row]:
 
 def up_to_cm(metres: float) -> float:
     """Round the length of a cable up to a centimetre, so that none is listed as within a reach that it exceeds."""
-    return math.ceil(metres * 100 - 1e-6) / 100
+    return math.ceil(metres * 100 * (1 - ROUNDING)) / 100
 
 
 @cache
@@ -376,7 +376,7 @@ def _cable_type(medium: str) -> str:
 
 
 def write_netbox(output: Path, built: BuiltFabric) -> None:
-    """Write the files into a folder, new if need be, or a ZIP file: all or none. InputError: it cannot be written."""
+    """Write NetBox files into a folder, new if need be, or a ZIP: all or none. InputError: it cannot be written."""
     files = netbox_files(built)
     if output.suffix == ".zip":
         content = io.BytesIO()
@@ -401,7 +401,7 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
 
 
 class BuiltCable(NamedTuple):
-    """A cable of a file, and which of its ends are ports of the fabric."""
+    """A cable as built, from a file, and which of its ends are ports of the planned fabric."""
 
     one: str
     other: str
@@ -409,17 +409,17 @@ class BuiltCable(NamedTuple):
     own: tuple[str, ...]
 
     def far(self, end: str) -> str:
-        """Return the other end."""
+        """Return the far end of a cable as built."""
         return self.other if end == self.one else self.one
 
     @property
     def text(self) -> str:
-        """The cable in words."""
+        """The ends of a cable as built, in words."""
         return f"{self.one} -- {self.other} (line {self.line})"
 
 
 def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
-    """Compare the cables of a file with a design; return a verdict in one sentence, and a line for each difference.
+    """Compare the cables built, from a file, with a fabric's design; return a verdict, and a line for each difference.
 
     A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
     two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
@@ -473,7 +473,7 @@ def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
 
 
 def _by_port(cables: list[BuiltCable], planned: Ends) -> tuple[list[BuiltCable], list[tuple[BuiltCable, str, int]]]:
-    """Return one cable a port, the planned one or else the first, and the others: each with the port and its line."""
+    """Return one cable a port, the planned one or else the first, and the other cables: each with port and line."""
     lines, kept, others = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
     for cable in sorted(cables, key=lambda cable: planned.get(cable.one) != cable.other):
         taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)

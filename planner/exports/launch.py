@@ -44,7 +44,7 @@ _DISPATCHERS: dict[Dispatcher, Flags] = {
 
 @dataclass(frozen=True, slots=True)
 class LaunchRun:
-    """A training run as planned."""
+    """A training run as planned, which launch files of frameworks are written from."""
 
     name: str
     model: Model
@@ -56,37 +56,37 @@ class LaunchRun:
 
     @property
     def modules(self) -> tuple[RecomputeModule, ...]:
-        """Modules that selective recompute runs again."""
+        """Modules that selective recompute of the planned run computes again."""
         return CORE_ATTENTION if self.software is None else self.software.recompute_modules
 
     @property
     def data_parallel(self) -> int:
-        """Replicas over all sites."""
+        """Data-parallel replicas of the planned run, over all sites."""
         return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
 
     @property
     def gpus(self) -> int:
-        """Ranks that are started."""
+        """GPUs of the planned run, one for each rank that the launcher starts."""
         return self.layout.stage_gpus * self.layout.pipeline_parallel * self.data_parallel
 
     @property
     def node_gpus(self) -> int:
-        """GPUs that one host starts: as many as all hosts can start alike."""
+        """GPUs that one host of the planned run starts: as many as all hosts can start alike."""
         return math.gcd(BOARD_GPUS.get(self.rack_gpus, min(self.rack_gpus, HOST_GPUS)), self.gpus)
 
     @property
     def nodes(self) -> int:
-        """Hosts that start ranks."""
+        """Hosts that start ranks of the planned run."""
         return self.gpus // self.node_gpus
 
     @property
     def global_batch(self) -> int:
-        """Sequences of one step."""
+        """Global batch of the planned run: the sequences of one step."""
         return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
 
     @property
     def chunks(self) -> list[int]:
-        """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
+        """Layers of each chunk of the run in pass order: the first chunk of every stage, then the second of each."""
         virtual = self.layout.virtual_stages
         stages = ((smaller_chunks_first(self.model, i), count) for i, count in enumerate(self.layout.layers_per_stage))
         sizes = [chunk_sizes(count, virtual, smaller_first=bool(first)) for first, count in stages]
@@ -94,7 +94,7 @@ class LaunchRun:
 
     @property
     def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
-        """Whether racks hold what ranks in order fill them with, whole pipelines first, or neither.
+        """Whether racks of the run hold what ranks in order fill them with, whole pipelines first, or neither.
 
         Megatron orders ranks by tensor, context, data, pipeline, or by pipeline first (--use-tp-pp-dp-mapping), which
         it refuses under its FSDP and where experts and the other weights have other replicas (parallel_state.py).
@@ -109,12 +109,12 @@ class LaunchRun:
 
     @property
     def is_even(self) -> bool:
-        """Whether all chunks have as many layers."""
+        """Whether all pipeline chunks of the planned run have as many layers."""
         return len(set(self.chunks)) == 1
 
 
 def run_of(plan: Plan, where: str) -> LaunchRun:
-    """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
+    """Return the run that a plan's launch files start. InputError: the plan has no layout, or one for each pool."""
     layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
     if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
@@ -125,7 +125,7 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
 
 
 def require(run: LaunchRun, framework: str) -> None:
-    """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
+    """Require a layout that a framework has settings for. InputError names the choice without one, and what to pin."""
     layout = run.layout
     degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
     plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
@@ -143,11 +143,11 @@ def require(run: LaunchRun, framework: str) -> None:
     for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
-        raise InputError(f"{path}: {framework} has {rule}; {remedy}")
+        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
 
 
 def require_on_gpu(run: LaunchRun, framework: str) -> None:
-    """Refuse activations on the host, which would stay on the GPU: a recipe of one's own may move them, by --like."""
+    """Refuse to launch with activations on the host, which would stay on the GPU; a user's recipe may: --like."""
     if run.software is not None and run.software.activation_offload:
         key, share = "workload.software.activation_offload", run.software.activation_offload
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
@@ -155,7 +155,7 @@ def require_on_gpu(run: LaunchRun, framework: str) -> None:
 
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
-    """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
+    """Return a run's chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
     parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
     if not grouped:
@@ -168,13 +168,13 @@ def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
 
 
 def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
-    """Return the layers that every stage recomputes where each of its chunks recomputes `each`, as frameworks count."""
+    """Return the layers that each stage of a run recomputes where each chunk recomputes `each`, as frameworks count."""
     stages = run.layout.pipeline_parallel
     return tuple(sum(min(each, count) for count in run.chunks[stage::stages]) for stage in range(stages))
 
 
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
-    """Return the choices by which the nearest layout that a framework runs differs; nothing where it runs the plan's.
+    """Return the choices by which the nearest layout that a framework can launch differs; none where it is the plan's.
 
     More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
     """
@@ -235,7 +235,7 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 
 
 def _ranks(run: LaunchRun) -> Iterator[str]:
-    """Yield where ranks stand, as far as no flag says it: at which sites, and otherwise than in the plan."""
+    """Yield notes for a launch script on the sites and racks of ranks, as far as no flag states them."""
     if len(by_site := run.layout.data_parallel_by_site) > 1:
         yield f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."
     if run.stages_in_racks == "mixed":
@@ -244,7 +244,7 @@ def _ranks(run: LaunchRun) -> Iterator[str]:
 
 
 def _releases(run: LaunchRun) -> Iterator[str]:
-    """Yield what releases of Megatron-LM refuse or have alone (arguments.py and transformer_config.py of each)."""
+    """Yield notes for a launch script on what Megatron-LM releases refuse (arguments.py, transformer_config.py)."""
     if run.software is None:
         return
     if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
@@ -261,7 +261,7 @@ def _releases(run: LaunchRun) -> Iterator[str]:
 
 
 def connections(run: LaunchRun) -> int:
-    """Return CUDA's work queues: one, as tensor and context parallelism require; more, as Megatron FSDP does."""
+    """Return CUDA_DEVICE_MAX_CONNECTIONS of a run: one for tensor and context parallelism, more for Megatron FSDP."""
     return 32 if run.layout.zero_stage in SHARDING else 1
 
 
@@ -342,7 +342,7 @@ def _parallel(run: LaunchRun) -> Flags:
 
 
 def loss_implementation(software: Software) -> str:
-    """Return the fused loss of Megatron that keeps no more of a logit than the plan counts, native where it may."""
+    """Return Megatron's fused-loss flag that keeps no more of a logit than the plan counts: native where it may."""
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
 
 
@@ -413,7 +413,7 @@ def megatron_flags(run: LaunchRun) -> dict[str, Any]:
 
 
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the tables that the layout decides (torchtitan/config/job_config.py). InputError: one has no setting."""
+    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: one has no setting."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
     if layout.zero_stage == 1:
@@ -460,7 +460,7 @@ def _torchtitan_toml(run: LaunchRun) -> str:
 
 
 def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the overrides of NeMo's Megatron Bridge (ConfigContainer). InputError: it cannot be told the layout."""
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: it cannot be told it."""
     require(run, "nemo")
     layout = run.layout
     model: dict[str, Any] = {
@@ -506,7 +506,7 @@ def _nemo_yaml(run: LaunchRun) -> str:
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration; its stages are cut evenly. InputError: it cannot be told the layout."""
+    """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: it cannot be told the layout."""
     require(run, "deepspeed")
     layout = run.layout
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:

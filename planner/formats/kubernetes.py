@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.cluster import Placement, Topology
-from planner.errors import InputError
+from planner.errors import InputError, shown
 from planner.formats.placed_job import gpus_of_node
-from planner.formats.topology_rows import chains, children_of, from_layers, heights, leaf_of, shown
+from planner.formats.topology_rows import chains, children_of, from_layers, heights, leaf_of
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -37,7 +37,7 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 
 
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
-    """Read {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}."""
+    """Read topograph's nodes: {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}."""
     instances = data["instances"]
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{source}: instances: must be a list with at least one instance (is {shown(instances)})")
@@ -60,7 +60,7 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read the topology by `keys` or a known family of labels; a node has all of them or (a control plane) none."""
+    """Read the topology of Kubernetes nodes by label `keys` or a known family; a node has all, a control plane none."""
     nodes = []
     for where, name, item in _items(data, source):
         labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
@@ -88,7 +88,7 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
 
 
 def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the nodes that take pods, and those that take none: cordoned, or not Ready."""
+    """Return the Kubernetes nodes that take pods, and those that take none: cordoned, or not Ready."""
     names, down = set(), set()
     for where, name, item in _items(data, source):
         names.add(name)
@@ -151,14 +151,14 @@ def _node_name(value: str) -> str:
 
 
 def pod(gpus: int) -> dict[str, Any]:
-    """Return the pod that carries one node's ranks; the image and its command are the user's."""
+    """Return the Kubernetes pod that carries one node's ranks; the image and its command are the user's."""
     limits = {"nvidia.com/gpu": gpus}
     container = {"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}
     return {"restartPolicy": "Never", "containers": [container]}
 
 
 def kueue_job(placed: Placement) -> str:
-    """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
+    """Return a placement for Kueue: node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
     name, job_label, per_node = _object_name(placed.job, "job"), _label(placed.job, "job"), gpus_of_node(placed)
     rank = {node: i for i, node in enumerate(placed.nodes)}
     groups = sorted(placed.groups, key=lambda own: min((rank[x] for x in own.nodes if x in rank), default=len(rank)))
@@ -199,7 +199,7 @@ Apply with kubectl apply --server-side -f; put the training image in, and the fl
 
 
 def kueue_topology(topology: Topology) -> str:
-    """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
+    """Write a cluster's Topology for Kueue by tiers, highest first, or blocks. InputError: leaves differ in depth."""
     domain = DOMAIN_LABELS[0]
     blocks = {node: {domain: _label(block.name, "block")} for block in topology.blocks for node in block.nodes}
     levels, labels = [domain], blocks
@@ -228,7 +228,7 @@ def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
 
 
 def volcano_hypernodes(topology: Topology) -> str:
-    """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
+    """Return a Volcano HyperNode a switch, leaves at tier 1. InputError: no switches, or names that differ in case."""
     _require_tree(topology)
     names = {switch.name: _object_name(switch.name, "switch") for switch in topology.switches}
     twice = [name for name, times in Counter(names.values()).items() if times > 1]
@@ -245,7 +245,7 @@ def volcano_hypernodes(topology: Topology) -> str:
 
 
 def volcano_job(placed: Placement, topology: Topology) -> str:
-    """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
+    """Return a Volcano job, gang-scheduled below the lowest switch for all; groups hold, order in a ring does not."""
     name, per_node = _object_name(placed.job, "job"), gpus_of_node(placed)
     # The lowest switch above all nodes of the job; leaves are of tier 1.
     _require_tree(topology)

@@ -20,12 +20,12 @@ _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def gpus_of_node(placed: Placement) -> int:
-    """Return the ranks that fill a node before the next, one a GPU: 8 where the placement does not state them."""
+    """Return the ranks that fill a node of a placed job before the next, one a GPU: 8 where none are stated."""
     return placed.gpus_per_node or HOST_GPUS
 
 
 def read_placement(running: Path) -> Placement:
-    """Read a placement from JSON. InputError: it is none, or has a node twice."""
+    """Read a job's placement from its JSON file. InputError: it is none, or has a node twice."""
     data = read_json(running)
     if not isinstance(data, dict):
         kind = type(data).__name__
@@ -43,7 +43,7 @@ def read_placement(running: Path) -> Placement:
 
 
 def hostfile(placed: Placement, topology: Topology | None = None) -> str:
-    """Return a hostfile, a line a rank in rank order. InputError: topology/block, if given, refuses it to Slurm."""
+    """Return a placed job's hostfile, a line a rank in rank order. InputError: topology/block, if given, refuses it."""
     if topology is not None and topology.kind == "block":
         remedy = "take the format hostlist to submit, and json or rankfile to give each node its rank"
         raise InputError(f"the hostfile format: topology/block refuses SLURM_HOSTFILE; {remedy}")
@@ -51,7 +51,7 @@ def hostfile(placed: Placement, topology: Topology | None = None) -> str:
 
 
 def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> list[str]:
-    """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
+    """Return sbatch's arguments for a placed job: the full node list, and -N as long (a shorter one is filled up).
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
     (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either. InputError: it is too long an argument.
@@ -73,12 +73,12 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
 
 
 def sbatch_line(placed: Placement, topology: Topology | None = None) -> str:
-    """Return the line to submit with, the script left to the user."""
+    """Return the sbatch line that submits a placed job, the script left to the user."""
     return shlex.join(["sbatch", *sbatch_arguments(placed, topology)])
 
 
 def srun_line(placed: Placement, topology: Topology | None = None) -> str:
-    """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
+    """Return the srun line that starts a placed job's ranks in their order; by node name on topology/block."""
     ranks = len(placed.nodes) * gpus_of_node(placed)
     # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N with it (refused since 26.05); blocks take no
     # hostfile.
@@ -88,7 +88,7 @@ def srun_line(placed: Placement, topology: Topology | None = None) -> str:
 
 
 def hints(placed: Placement, topology: Topology) -> dict[str, str]:
-    """Return the options of a submission without the node list: --switches on a tree, --segment on blocks.
+    """Return sbatch's options for a placed job without its node list: --switches on a tree, --segment on blocks.
 
     --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
     """
@@ -102,7 +102,7 @@ def hints(placed: Placement, topology: Topology) -> dict[str, str]:
 
 
 def _segment(placed: Placement, topology: Topology) -> int | None:
-    """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
+    """Return the --segment that makes Slurm's topology/block take the nodes, None where it takes their list without.
 
     On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
     it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
@@ -117,18 +117,18 @@ def _segment(placed: Placement, topology: Topology) -> int | None:
 
 
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
-    """Return the sizes of aggregated blocks; without any, a block is only its own."""
+    """Return the sizes of the aggregated blocks of Slurm's topology/block; without any, that of the smallest block."""
     return topology.block_sizes or (min(len(block.nodes) for block in topology.blocks),)
 
 
 def rankfile(placed: Placement) -> str:
-    """Return a rankfile: each rank's node, and its slot on it."""
+    """Return Open MPI's rankfile of a placed job: each rank's node, and its slot on it."""
     slots = ((node, slot) for node in placed.nodes for slot in range(gpus_of_node(placed)))
     return "".join(f"rank {rank}={node} slot={slot}\n" for rank, (node, slot) in enumerate(slots))
 
 
 def torchrun(placed: Placement) -> str:
-    """Return a script for one node (SLURMD_NODENAME or host) that starts torchrun by rank. InputError: odd names."""
+    """Return a placed job's torchrun script for one node (SLURMD_NODENAME or host), by rank. InputError: odd names."""
     for node in placed.nodes:
         if not _NODE.fullmatch(node):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
@@ -150,5 +150,5 @@ rank=$(awk -v node="$node" '$1 == node {{ print $2 }}' <<'END'
 
 
 def torchrun_line(placed: Placement, file: str) -> str:
-    """Return the line that starts the script on every node of an allocation."""
+    """Return the srun line that starts the torchrun script on every node of a placed job."""
     return f"srun -N{len(placed.nodes)} --ntasks-per-node=1 sh {shlex.quote(file)} train.py"

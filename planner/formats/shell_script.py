@@ -73,23 +73,23 @@ _BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before a
 
 
 class LocatedText(str):
-    """A text and the offset in its file of each character; NOWHERE for one that is computed."""
+    """A text of a shell script, and the offset in its file of each character; NOWHERE for one that is computed."""
 
     offsets: tuple[int, ...]
 
     def __new__(cls, text: str, offsets: tuple[int, ...]) -> "LocatedText":
-        """Make the text; offsets has one for each character."""
+        """Make a located text of a script; offsets has one for each character."""
         made = super().__new__(cls, text)
         made.offsets = offsets
         return made
 
     def part(self, start: int, end: int | None = None) -> "LocatedText":
-        """Return the characters from start to end, with their offsets."""
+        """Return the characters of a script's text from start to end, with their offsets."""
         return LocatedText(self[start:end], self.offsets[start:end])
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First offset and the one behind the last; None where the text is computed or from several places."""
+        """First offset in the script and the one behind the last; None: the text is computed or of several places."""
         start = self.offsets[0] if self.offsets else NOWHERE
         if start == NOWHERE or self.offsets != tuple(range(start, start + len(self))):
             return None
@@ -102,7 +102,7 @@ def _joined(pieces: list[LocatedText]) -> LocatedText:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word without its quotes, where it begins and ends with them, and what surrounds it."""
+    """A word of a shell script without its quotes, where it begins and ends with them, and what surrounds it."""
 
     text: LocatedText
     start: int
@@ -114,7 +114,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A flag or an override as it is written in the file; `value` is None where it has none."""
+    """A flag or an override as it is written in a shell script; `value` is None where it has none."""
 
     key: str
     value: LocatedText | None
@@ -125,7 +125,7 @@ class Item:
 
 @dataclass(slots=True)
 class Script:
-    """What a script says: variables by name, every item in order, and the options of #SBATCH lines."""
+    """A shell or Slurm script as read: variables by name, every item in order, and the options of #SBATCH lines."""
 
     text: str
     where: str
@@ -136,23 +136,23 @@ class Script:
 
     @property
     def flags(self) -> dict[str, LocatedText | None]:
-        """Values by flag without its dashes, underscores as dashes but in dotted names; the last holds."""
+        """Values of a script by flag, without its dashes, underscores as dashes but in dotted names; the last holds."""
         return {item.key: item.value for item in self.items if item.is_flag}
 
     @property
     def overrides(self) -> dict[str, LocatedText]:
-        """Values of `model.key=value` by dotted path; the last holds."""
+        """Values of a script's overrides `model.key=value` by dotted path; the last holds."""
         return {item.key: item.value for item in self.items if item.value is not None and not item.is_flag}
 
     @property
     def doubtful(self) -> list[str]:
-        """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
+        """Numbers of a script used and assigned in a branch or more than once: the last holds, whatever is run."""
         numbers = {name: value for name, value in self.variables.items() if value.isdigit()}
         used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", self.text))
         return [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := self.unsure(name))]
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
-        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot.
+        """Return where a script may give a variable, or the value of one assignment, another value; nothing if nowhere.
 
         To assign its own text with more added gives no other value; arithmetic on it does.
         """
@@ -165,22 +165,22 @@ class Script:
         return f"assigned at {self.lines(at)}{', in a branch' * branch}"
 
     def lines(self, offsets: Iterable[int]) -> str:
-        """Return the lines of offsets in words."""
+        """Return the line numbers of offsets in a script, in words."""
         lines = sorted({self.line(offset) for offset in offsets})
         return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
 
     def line(self, offset: int) -> int:
-        """Return the line of an offset, from 1."""
+        """Return the line number of an offset in a script, from 1."""
         return self.text.count("\n", 0, offset) + 1
 
     def line_of(self, key: str, value: object) -> int:
-        """Return the line of the value of a flag or override, or else the line of the last flag of its name."""
+        """Return the script's line of the value of a flag or override, or else of the last flag of its name."""
         known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
         flags = (item.word.start for item in reversed(self.items) if item.key == key)
         return self.line(known[0] if known else next(flags))
 
     def why_unknown(self, value: str) -> str:
-        """Return why the reader does not know what the shell puts in place of a value; nothing where it does."""
+        """Return why the reader cannot tell what the shell puts in place of a script's value; nothing where it can."""
         if _COMPUTED.search(value):
             return "the shell computes it, and no command is run here"
         name = next((match[1] or match[3] for match in _VARIABLE.finditer(value)), None)
@@ -237,7 +237,7 @@ def read_script(text: str, where: str) -> Script:
 
 
 def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
-    """Return the words of a text in quotes that has flags or overrides, or none."""
+    """Return the words of a script's quoted text that has flags or overrides, or none."""
     if not re.search(r"\s", value):
         return []
     parts = [value.part(match.start(), match.end()) for match in _PARTS.finditer(value)]
@@ -279,7 +279,7 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
 
 
 def _end(text: str, word: Word, count: int) -> int:
-    """Return the offset after `count` words of the text as they are written, of which `word` is the first."""
+    """Return the offset in a script after `count` words of its text as written, of which `word` is the first."""
     if word.end != NOWHERE and count == 1:
         return word.end
     within = {'"': r"|'[^'\n]*'", "'": r'|"[^"\n]*"'}.get(word.quote, "")
@@ -314,7 +314,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
 
 
 def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
-    """Return the word that begins at an offset without its quotes, and the offset behind it."""
+    """Return the word of a shell script that begins at an offset, without its quotes, and the offset behind it."""
     begun, offsets, quote = i, list[int](), ""
     while i < len(text) and (quote or not text[i].isspace()):
         computed = _COMPUTED.match(text, i) if quote != "'" and text[i] in "$`" else None
@@ -343,7 +343,7 @@ def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
 
 
 def _expanded(text: LocatedText, script: Script) -> LocatedText:
-    """Put the values of variables that are assigned above, and of arithmetic, in their place; others stay."""
+    """Replace variables assigned above in a script, and arithmetic, by their values; others stay."""
     variables = script.variables
 
     def value(match: re.Match[str]) -> LocatedText:
@@ -395,7 +395,7 @@ def _value(node: ast.expr) -> int:
 
 
 def typed(text: str | None) -> Any:
-    """Parse the text of a flag or override as True or False, None, a whole number, or else the text itself."""
+    """Parse the text of a script's flag or override as True or False, None, a whole number, or else the text itself."""
     if text is None:  # a flag without a value is on
         return True
     plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else text)
@@ -404,7 +404,7 @@ def typed(text: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """How many nodes a script starts with how many GPUs, and every statement of it by its name in the file."""
+    """How many nodes with how many GPUs a launch script starts, and every statement of it by its name in the file."""
 
     nodes: Mapping[str, LocatedText]
     per_node: Mapping[str, LocatedText]
@@ -412,7 +412,7 @@ class Started:
 
     @property
     def gpus(self) -> int | None:
-        """GPUs in all; None: not stated."""
+        """GPUs that a launch script starts in all; None: not stated."""
         whole = self.total.get("WORLD_SIZE") or self.total.get("--num-gpus")
         return int(whole) if whole else _first(self.nodes) * _first(self.per_node) or None
 
@@ -422,7 +422,7 @@ def _first(stated: Mapping[str, LocatedText]) -> int:
 
 
 def started(script: Script) -> Started:
-    """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; tasks state GPUs one each."""
+    """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; a task is one GPU."""
     known = {f"--{key}": value for key, value in script.flags.items() if value is not None} | script.variables
     known |= {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 
@@ -444,7 +444,7 @@ def started(script: Script) -> Started:
 
 @dataclass(slots=True)
 class ScriptText(RecipeText):
-    """A script's text with the edits that were asked of it."""
+    """The text of a shell or Slurm script with the edits to be made in it."""
 
     script: Script = field(kw_only=True)
 
@@ -452,11 +452,11 @@ class ScriptText(RecipeText):
         return [item for item in self.script.items if item.key == key and item.is_flag == bool(self.dashes)]
 
     def place(self, key: str) -> int | None:
-        """Return the offset of the last flag or override of a name."""
+        """Return the offset in a script of the last flag or override of a name."""
         return next((item.word.start for item in reversed(self._items(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override, add it next to the first of `likes` that is there, or remove it where it is None.
+        """Set a flag or override of a script, add it next to the first of `likes` there, or remove it where it is None.
 
         Raise InputError where the present one is in a branch, has several values, or is computed by the shell.
         """
@@ -490,7 +490,7 @@ class ScriptText(RecipeText):
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
     def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
-        """Replace a value, or its variable's. InputError: it is computed, or assigned in a branch or several times."""
+        """Replace a script's value, or its variable's. InputError: computed, or assigned in a branch or repeatedly."""
         if located == new:
             return
         at = item.word.start if item else max(0, *located.offsets[:1])
@@ -519,12 +519,12 @@ class ScriptText(RecipeText):
         return plain.capitalize() if old in ("True", "False", "None") and plain in ("true", "false") else plain
 
     def _is_alone(self, item: Item) -> re.Match[str] | None:
-        """Return what follows an item that has its line for itself."""
+        """Return what follows a flag or override that has a line of the script for itself."""
         rest = _REST.match(self.text, item.end)
         return rest if not self.text[self.line_start(item.word.start) : item.word.start].strip() else None
 
     def _shell_text(self, new: str, quote: str) -> str:
-        """Return a value as the shell needs it within a quote, or outside of any. ValueError: it cannot say it."""
+        """Return a script's value as the shell needs it within a quote, or outside. ValueError: it cannot say it."""
         if not set(new) & set("()|*[] "):
             return new
         inside = bool(self.dashes and quote)  # $ARGS takes flags as they are, sh -c reads them once more

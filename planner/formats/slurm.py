@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from planner.cluster import Topology, fold_names
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
@@ -77,7 +77,7 @@ def read_conf(text: str, source: str) -> Topology:
 
 
 def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topology:
-    """Return the tree; the nodes that scontrol prints of a switch above others must be those of the leaves below it."""
+    """Return the tree of a topology.conf; nodes that scontrol prints of an upper switch must be those of its leaves."""
     stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
     topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
@@ -93,7 +93,7 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield logical lines with the place of their first: comments gone, a backslash at the end joins the next."""
+    """Yield the logical lines of a topology.conf with their place: comments gone, lines joined at a backslash."""
     lines, joined, first = text.split("\n"), "", 0
     for number, raw in enumerate(lines, 1):
         line = raw.partition("#")[0].rstrip()
@@ -155,7 +155,7 @@ def write_conf(topology: Topology) -> str:
 
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
-    """Read the named, default or first topology; a tree takes along the blocks of the file's one block topology."""
+    """Read a topology.yaml's named, default or first topology; a tree takes along the blocks of the file's only one."""
     topologies = _topologies(parse(text, source), source)
     hostlists = Hostlists(source)
     if not topologies:
@@ -223,7 +223,7 @@ def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[TopologyRow], list[i
 
 
 def _is_empty(node: Node, *others: str) -> bool:
-    """Return whether a value says nothing: controllers print keys that a topology does not have so."""
+    """Return whether a value of a topology.yaml is empty: so controllers print keys that a topology does not have."""
     return not node.value or (isinstance(node.value, str) and node.value.lower() in {"null", "~", *others})
 
 
@@ -283,7 +283,7 @@ MEANING = {word: state for state, words in enumerate((_FREE, _BUSY, _DOWN)) for 
 
 
 class NodeStates(Frozen):
-    """Which nodes a job may take."""
+    """States of Slurm's or Kubernetes' nodes, by which a job may take them."""
 
     free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
     busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
@@ -292,7 +292,7 @@ class NodeStates(Frozen):
 
     @property
     def taken(self) -> frozenset[str]:
-        """Nodes that are not free."""
+        """Nodes whose state is not free."""
         return self.busy | self.down
 
 
@@ -325,7 +325,7 @@ def read_states(path: str | Path) -> NodeStates:
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
-    """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
+    """Keep the states of the topology's nodes, those not listed down. InputError: a listed node is not in it."""
     groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
     known = frozenset(node for nodes in groups for node in nodes)
     strange = sorted((states.free | states.taken) - known)
@@ -367,7 +367,7 @@ def _meaning(text: str, source: str, where: str) -> int:
 
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
-    """Read scontrol's nodes, or sinfo's groups of nodes in one state (23.02 and newer; older ones print nodes too)."""
+    """Read node states from scontrol's nodes, or sinfo's groups (23.02 and newer; older ones print nodes too)."""
     key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
     if key is None:
         keys = ", ".join(data) or "nothing"
@@ -381,7 +381,7 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
-            problem = f"names no node or no state (is {topology_rows.shown(item)})"
+            problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
         if not words:
             problem = f"{topology_rows.some(names)} has no state (is [])"
@@ -409,7 +409,7 @@ _STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # sever
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job with its nodes; they are in the order of the list, which is that of their names."""
+    """A job that runs under Slurm, with its nodes in the order of the list, which is that of their names."""
 
     name: str
     nodes: tuple[str, ...]
@@ -417,7 +417,7 @@ class RunningJob:
 
 
 def read_running(path: Path) -> list[RunningJob]:
-    """Read a file's jobs that hold nodes; one of a state that Slurm does not document counts too, with a warning."""
+    """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)

@@ -21,7 +21,7 @@ WAN = "wan"
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
-    """Read the fabric of a plan's sites, racks as its placement names them. InputError: fabric or racks are missing."""
+    """Return the topology of a plan's fabric, racks as its placement names them. InputError: no fabric or no racks."""
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
@@ -33,9 +33,9 @@ def plan_topology(plan: Plan, source: str) -> Topology:
     several = len(plan.fabric.sites) > 1
     rows: list[TopologyRow] = []
     for site, fabric in sorted(plan.fabric.sites.items()):
-        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1:
             where = f"{source}: fabric.sites.{site}"
-            raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+            raise InputError(f"{where}: no racks, or a leaf domain of none; run `planner check` on the plan")
         rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
         rows.append(TopologyRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
@@ -43,7 +43,7 @@ def plan_topology(plan: Plan, source: str) -> Topology:
 
 
 def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[TopologyRow]:
-    """Yield the switches of a site up to its root: racks as placed, leaf domain by leaf domain, the last part-full."""
+    """Yield the switches of a plan's site up to its root: racks as placed, by leaf domain, the last part-full."""
     where, digits = f"fabric.sites.{site}", width(racks)
     size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
     leaves = []
@@ -64,7 +64,7 @@ def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str 
 
 
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
-    """Return a cluster's topology, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
+    """Return a cluster's topology from a file, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
     path = Path(path)
     text = read_text(path)
     if not text.lstrip().startswith("{"):
@@ -86,7 +86,7 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
 
 
 def topology_items(path: str | Path) -> ReadItems:
-    """Return the use of a topology file's items; different switch speeds and other labels affect no placement."""
+    """Return the use made of a topology file's items; different switch speeds and other labels affect no placement."""
     text = read_text(Path(path))
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
     if text.lstrip().startswith("{"):
@@ -97,7 +97,7 @@ def topology_items(path: str | Path) -> ReadItems:
 
 
 def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
-    """Return all that a scheduler's script needs, with lines to submit and start by; then figures and proof."""
+    """Return a placement as a scheduler's script needs it, with lines to submit and start; then figures and proof."""
     own, ranks = placed.model_dump(mode="json"), len(placed.nodes) * placed_job.gpus_of_node(placed)
     hostfile, rankfile = (shlex.quote(f"{placed.job}.{kind}") for kind in ("hostfile", "rankfile"))
     return {

@@ -1,12 +1,10 @@
 """Rows of any topology file, validated and made a Topology: switches, blocks, nodes with the switches above them."""
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
@@ -19,13 +17,13 @@ ROOT = "root"
 
 
 class Hostlists:
-    """The hostlists of one file, which together may expand to at most `MAX_NAMES_OF_FILE` names."""
+    """The hostlists of one topology file, which together may expand to at most `MAX_NAMES_OF_FILE` names."""
 
     def __init__(self, source: str) -> None:
         self.source, self.count = source, 0
 
     def names(self, where: str, text: str) -> tuple[str, ...]:
-        """Expand a hostlist found at a place of the file. InputError: it is none, empty, or one too many."""
+        """Expand a hostlist at a place of a topology file. InputError: it is none, empty, or one too many."""
         try:
             names = tuple(expand(text))
         except ValueError as error:
@@ -48,17 +46,12 @@ def _raise_all(source: str, problems: Iterable[str]) -> None:
 
 
 def some(names: Sequence[str], limit: int = 5) -> str:
-    """List a few names, and how many more there are."""
+    """List a few names of a topology file for a message, and how many more there are."""
     return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
 
 
-def shown(value: Any) -> str:
-    """Write a value as JSON, cut to 80 characters for an error message."""
-    return json.dumps(value, default=str)[:80]
-
-
 def children_of(topology: Topology) -> dict[str, list[str]]:
-    """Return the switches under each switch, in the order of the file."""
+    """Return the switches under each switch of a topology, in the order of the file."""
     children = defaultdict[str, list[str]](list)
     for switch in topology.switches:
         if switch.parent is not None:
@@ -67,7 +60,7 @@ def children_of(topology: Topology) -> dict[str, list[str]]:
 
 
 def heights(topology: Topology) -> dict[str, int]:
-    """Return the tier of each switch: 0 for a leaf, else one more than its highest child."""
+    """Return the tier of each switch of a topology: 0 for a leaf, else one more than its highest child."""
     tiers: dict[str, int] = {}
     for chain in chains(topology).values():
         for height, switch in enumerate(chain):
@@ -76,12 +69,12 @@ def heights(topology: Topology) -> dict[str, int]:
 
 
 def leaf_of(topology: Topology) -> dict[str, str]:
-    """Return the leaf of each node."""
+    """Return the name of the leaf switch of each node of a topology."""
     return {node: switch.name for switch in topology.switches for node in switch.nodes}
 
 
 def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Return for each leaf the switches from itself up to the root."""
+    """Return for each leaf of a topology the switches from itself up to the root."""
     parents = {switch.name: switch.parent for switch in topology.switches}
     chains: dict[str, tuple[str, ...]] = {}
     for leaf in (switch for switch in topology.switches if switch.nodes):
@@ -95,7 +88,7 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRow:
-    """A switch or a block as a file has it; `where` is its line or path."""
+    """A row of a topology file: a switch or a block; `where` is its line or path."""
 
     where: str
     name: str
@@ -130,7 +123,7 @@ def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequ
 def block_topology(
     source: str, blocks: TopologyRows, sizes: Sequence[int], sizes_where: str = "BlockSizes"
 ) -> Topology:
-    """Return a topology of blocks alone."""
+    """Return the topology of a file's rows of blocks alone."""
     _raise_all(source, _block_problems(blocks, sizes, sizes_where))
     own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
     return Topology(kind="block", blocks=own_blocks, block_sizes=tuple(sizes))
@@ -196,7 +189,7 @@ def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
 
 
 def _shape(rows: TopologyRows, parents: dict[str, str]) -> Iterator[str]:
-    """Name cycles. Several roots make several trees, none of which a job leaves: controllers run such clusters."""
+    """Name cycles among a topology file's switches. Several roots make several trees, none of which a job leaves."""
     places = {row.name: row.where for row in rows}
     sound: set[str] = set()
     for row in rows:
@@ -214,7 +207,7 @@ def _shape(rows: TopologyRows, parents: dict[str, str]) -> Iterator[str]:
 
 
 def from_layers(source: str, rows: Iterable[tuple[str, str, Sequence[str], str | None]]) -> Topology:
-    """Return the tree, several highest switches under one named root. InputError: a switch or node has two parents.
+    """Return the topology of rows of nodes, several highest switches under one named root. InputError: two parents.
 
     Of each node a row: where it is in the file, its name, the switches above it from its leaf up, its scale-up domain.
     """

@@ -32,7 +32,7 @@ WRITE_IT = "write the figure there yourself"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and the line it begins at: a text (`plain` where it is not quoted), a list, or a dict of nodes by key."""
+    """A YAML value and the line it begins at: a text (`plain` if not quoted), a list, or a dict of nodes by key."""
 
     line: int
     value: "str | list[Node] | dict[str, Node]"
@@ -43,7 +43,7 @@ Holder = list[Node] | dict[str, Node]
 
 
 def parse(text: str, source: str) -> Node:
-    """Read one document; scalars stay text, and an empty one is null."""
+    """Read one YAML document; scalars stay text, and an empty one is null."""
     try:
         return _built(yaml.parse(text, Loader=_LOADER), source)
     except yaml.MarkedYAMLError as error:
@@ -57,7 +57,7 @@ def parse(text: str, source: str) -> Node:
 
 
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
-    """Build the values of a document from its events, without recursion."""
+    """Build the values of a YAML document from its events, without recursion."""
     root: Node | None = None
     open_nodes: list[tuple[Holder, list[str]]] = []  # lists and mappings, and the key of each that waits for its value
     for event in events:
@@ -122,7 +122,7 @@ def _dumped(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[str]:
 
 
 def scalar(value: Any) -> str:
-    """Write a scalar on one line, a text in quotes where any reader might take it for something else."""
+    """Write a YAML scalar on one line, a text in quotes where any reader might take it for something else."""
     return value if isinstance(value, str) and _SAFE.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 
@@ -152,7 +152,7 @@ def _data(node: Node, where: str) -> Any:
 
 
 def read_data(path: Path) -> Any:
-    """Read a file: YAML where its name ends in .yaml or .yml, else JSON."""
+    """Read the data of a file: YAML where its name ends in .yaml or .yml, else JSON."""
     text = read_text(path, "give a JSON or YAML file")
     if path.suffix.lower() in YAML:
         return read_yaml_data(text, str(path))
@@ -166,7 +166,7 @@ def read_data(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """Offsets of a key and of its value in a text, and whether they are within braces."""
+    """Offsets of a key and of its value in a YAML, JSON or TOML text, and whether they are within braces."""
 
     key: int
     start: int
@@ -208,7 +208,7 @@ def _unquoted(name: str) -> str:
 
 
 def _toml_end(text: str, start: int) -> int:
-    """Return the offset behind a value: the first at which it is one."""
+    """Return the offset behind a value of a TOML text: the first at which it parses."""
     closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
     for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
         try:
@@ -221,7 +221,7 @@ def _toml_end(text: str, start: int) -> int:
 
 @dataclass(slots=True)
 class RecipeText:
-    """A file's text with edits and a line for the user on each; `dashes` begin a key of flags."""
+    """The text of a recipe file with edits, and a line for the user on each; `dashes` begin a key of flags."""
 
     text: str
     where: str
@@ -231,15 +231,15 @@ class RecipeText:
 
     @property
     def newline(self) -> str:
-        """Line ending of the file."""
+        """Line ending of a recipe file."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def line_start(self, offset: int) -> int:
-        """Return the offset at which the line of an offset begins."""
+        """Return the offset at which the line of an offset in a recipe file begins."""
         return self.text.rfind("\n", 0, offset) + 1
 
     def edit(self, start: int, end: int, new: str, what: str) -> None:
-        """Put a text in the place of another. InputError: two keys that share the place ask for different texts."""
+        """Replace a part of a recipe's text. InputError: two keys that share the place need different texts."""
         old = self.edits.get((start, end))
         if start < end and old not in (None, new):
             problem = f"shares its place with a key that becomes {old!r}, not {new!r}"
@@ -253,19 +253,19 @@ class RecipeText:
         return f"{self.where}: {f'line {line}: ' * bool(line)}{what}"
 
     def tell(self, what: str, offset: int | None = None) -> None:
-        """Note a line for the user, of a place in the file or of the whole."""
+        """Note a line for the user about a place in the recipe file or about the whole."""
         self.reported.append((len(self.text) + 1 if offset is None else offset, self._at(offset, what)))
 
     def messages(self) -> list[str]:
-        """Return the lines for the user in the order of the given file; those without a place in it come last."""
+        """Return the lines for the user in the order of the recipe file; those without a place in it come last."""
         return [what for _, what in sorted(self.reported, key=lambda entry: entry[0])]
 
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
-        """Return the error of a place that cannot be changed; None: of a key that the file has not."""
+        """Return the error of a place in a recipe file that cannot be changed; None: of a key that the file has not."""
         return InputError(self._at(offset, f"{key}: {problem}; {remedy}"))
 
     def result(self) -> str:
-        """Return the text with all edits."""
+        """Return the text of the recipe file with all edits."""
         text, before = self.text, len(self.text)
         for (start, end), new in sorted(self.edits.items(), reverse=True):
             if end > before:
@@ -293,7 +293,7 @@ class TableText(RecipeText):
             raise InputError(f"{self.where}: {problem}") from None
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a key; add it to its table, beside the first of `likes` there; remove it (YAML: set null) for None."""
+        """Set a YAML, JSON or TOML key; add it to its table at the first of `likes`; remove it (YAML: null) if None."""
         place = self.places.get(key)
         if place is None and value is not None:
             self._add(key, value, likes)
@@ -308,7 +308,7 @@ class TableText(RecipeText):
                 self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
 
     def place(self, key: str) -> int | None:
-        """Return the offset of a key, or of the table that holds it."""
+        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
         while key and key not in self.places:
             key = key.rpartition(".")[0]
         return self.places[key].key if key else None
@@ -344,7 +344,7 @@ class TableText(RecipeText):
             self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
 
     def result(self) -> str:
-        """Return the text with all edits, and tables that were not there: at its end, of JSON at its beginning."""
+        """Return the file's text with all edits, and tables that it lacked: at its end, in JSON at its beginning."""
         first = next(iter(self.places.values())).key if self.kind == "json" else 0
         for table, values in self.added.items() if first else ():
             before = self.edits.get((first, first), "")

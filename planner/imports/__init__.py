@@ -1,1 +1,1 @@
-"""Grids from other tools' files: one reader a format makes a draft, which `read_grid` turns into a grid."""
+"""Import files of other tools: grids (by `read_grid`), models, training runs and first instances."""

@@ -37,7 +37,7 @@ SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftBranch:
-    """One circuit between two nodes; a rating of None is no limit."""
+    """One circuit between two nodes in the draft of a grid; a rating of None is no limit."""
 
     a: str
     b: str
@@ -48,7 +48,7 @@ class DraftBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftAuthority:
-    """A balancing authority as far as the file knows it."""
+    """A balancing authority in the draft of a grid, as far as its file knows it."""
 
     id: str
     interconnection: str | None = None
@@ -75,30 +75,30 @@ def _slug(text: str) -> str:
 
 
 def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
-    """Return notes of how many rows were left out or changed, for the counts above zero."""
+    """Return notes on how many rows of a grid's tables were left out or changed, for the counts above zero."""
     return tuple(f"{what}: {count:,}" for count, what in figures if count)
 
 
 def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
-    """Return points as unit vectors, one a row; angles in degrees."""
+    """Return places on the globe as unit vectors, one a row; latitude and longitude in degrees."""
     lat, lon = np.radians(latitude), np.radians(longitude)
     return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
 
 
 def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Return squared straight distances to a point in earth radii, in the order of great circles, without arcsines."""
+    """Return squared straight distances to a place in earth radii, in the order of great circles, without arcsines."""
     squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
     return squared
 
 
 def nearest(points: Vectors, centre: Vectors) -> int:
-    """Return the index of the point nearest to `centre`; the first of equals."""
+    """Return the index of the place nearest to `centre`; the first of equals."""
     return int(_chord2(points, centre).argmin())
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """One row of a table, with the line on which it ends; `matrix` names a table of a case, which has no header."""
+    """One row of a grid's table, with its last line; `matrix` names a table of a MATPOWER case, which has no header."""
 
     file: str
     line: int
@@ -106,7 +106,7 @@ class CsvRow:
     matrix: str = ""
 
     def text(self, column: str) -> str:
-        """Return a cell that must not be empty."""
+        """Return a cell of a grid's table that must not be empty."""
         if not self.cells[column]:
             raise self.wrong(column, "must not be empty", "fill it in, or remove the row")
         return self.cells[column]
@@ -114,7 +114,7 @@ class CsvRow:
     def number(
         self, column: str, *, low: float = -math.inf, high: float = math.inf, remedy: str = CORRECT_OR_REMOVE
     ) -> float:
-        """Return a cell that must be a finite number within bounds."""
+        """Return a cell of a grid's table that must be a finite number within bounds."""
         bounds = f" of at least {low:g}" if math.isfinite(low) else ""
         if math.isfinite(high):
             bounds = f" from {low:g} to {high:g}"
@@ -127,7 +127,7 @@ class CsvRow:
         return value
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
-        """Return the error that names a cell."""
+        """Return the error that names a cell of a grid's table, its file and line."""
         where, is_ = f"column {column!r}", repr(self.cells[column])
         if self.matrix:
             where, is_ = f"{self.matrix} column {[*self.cells].index(column) + 1} ({column})", self.cells[column]
@@ -135,7 +135,7 @@ class CsvRow:
 
 
 def by_name(rows: Iterable[CsvRow], column: str, what: str, remedy: str = "keep one row") -> dict[str, CsvRow]:
-    """Return rows by their cell in a column, which names a plant, bus or the like; refuse a name that comes twice."""
+    """Return a table's rows by their cell in a column, the name of a plant, bus or the like; refuse repeated names."""
     named: dict[str, CsvRow] = {}
     for row in rows:
         if (first := named.setdefault(row.text(column), row)) is not row:
@@ -145,7 +145,7 @@ def by_name(rows: Iterable[CsvRow], column: str, what: str, remedy: str = "keep 
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """A CSV file: its columns by name, and its rows."""
+    """A CSV table of a grid: its columns by name, and its rows."""
 
     file: str
     columns: tuple[str, ...]
@@ -153,11 +153,11 @@ class CsvTable:
     looked_up: set[str] = field(default_factory=set, compare=False)  # columns whose cells were read
 
     def find(self, *names: str) -> str | None:
-        """Return the first of several names that a column has."""
+        """Return the first of several names that a column of a grid's table has."""
         return next((name for name in names if name in self.columns), None)
 
     def need(self, *names: str) -> str:
-        """Return the first of several names that a column has, or refuse the table."""
+        """Return the first of several names that a column of a grid's table has, or refuse the table."""
         column = self.find(*names)
         if column is None:
             near = difflib.get_close_matches(names[0], self.columns, 1, 0.6)
@@ -166,18 +166,18 @@ class CsvTable:
         return column
 
     def need_all(self, *names: str) -> None:
-        """Refuse the table where one of its columns is missing."""
+        """Refuse a grid's table where one of its columns is missing."""
         for name in names:
             self.need(name)
 
 
 def names(tables: Mapping[str, CsvTable]) -> str:
-    """List the files of some tables, without their folders."""
+    """List the files of a grid's tables, without their folders."""
     return ", ".join(sorted(Path(table.file).name for table in tables.values()))
 
 
 def read_table(path: Path) -> CsvTable:
-    """Read a CSV file; its header is the first row with two filled cells, so that a title above it does no harm."""
+    """Read a grid's CSV table; its header is the first row with two filled cells, after any title."""
     rows, looked_up = csv_rows(path, read_text(path), titled=True), set[str]()
     line, first = next(rows, (1, []))
     header = [cell.strip() for cell in first]
@@ -192,7 +192,7 @@ def read_table(path: Path) -> CsvTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """A power plant; an authority of "" is one that the list does not name."""
+    """A power plant of a grid's list; an authority of "" is one that the list does not name."""
 
     id: str
     name: str
@@ -206,7 +206,7 @@ class Plant:
 
 
 def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
-    """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
+    """Return a grid's plants by id; their capacity is the list's, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
     columns = {key: table.need(*names) for key, names in required.items()}
     units, capacity = defaultdict[str, list[float]](list), None if generators else table.need(*CAPACITY)
@@ -235,14 +235,14 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
 
 
 def read_peaks(table: CsvTable) -> dict[str, float]:
-    """Return the peak demand of each balancing authority, in MW; one without demand of its own has none."""
+    """Return the peak demand of each balancing authority of a table, in MW; one without own demand has none."""
     key, peak = table.need("ba", "authority"), table.need("peak_mw", "peak_mw_clean_2023_24")
     rows = by_name(table.rows, key, "authority")
     return {name: mw for name, row in rows.items() if (mw := row.number(peak, low=0)) > 0}
 
 
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
-    """Read the plants, and the authorities' peaks where given. InputError: no plant names its authority."""
+    """Read EIA-860 plants, and authorities' peaks where given, as a draft. InputError: no plant names its authority."""
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [plant for plant in listed if plant.authority]
     if not plants:
@@ -271,7 +271,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield each node's plants by authority: the largest left, of equals the first id, and all in its radius."""
+    """Yield each grid node's plants by authority: the largest left, of equals the first id, and all in its radius."""
     # The squared chord that spans a great circle of d: (2·sin(d/2r))².
     limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
@@ -309,7 +309,7 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
 
 
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read zones and interfaces; planning groups are taken as balancing authorities."""
+    """Read the zones and interfaces of ReEDS as a draft; planning groups are taken as balancing authorities."""
     zones = _zones(tables["zones"])
     corridors = tables.get("interfaces")
     branches = tuple(_branches(corridors, zones)) if corridors else ()
@@ -370,7 +370,7 @@ def _zones(table: CsvTable) -> dict[str, CsvRow]:
 
 
 def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch]:
-    """Yield the corridors that carry something both ways."""
+    """Yield the corridors of a ReEDS grid that carry something both ways."""
     table.need_all("from", "to", "mw_forward", "mw_reverse")
     kind = table.find("type")
     for row in table.rows:
@@ -387,7 +387,7 @@ def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch
 
 
 def _by_zone(plants: list[Plant], zones: dict[str, CsvRow]) -> dict[str, list[Plant]]:
-    """Return the plants of each zone, without those in states that have none."""
+    """Return the plants of each ReEDS zone, without those in states that have none."""
     by_state: defaultdict[str, list[str]] = defaultdict(list)
     for zone, row in zones.items():
         by_state[row.text("state")].append(zone)
@@ -403,7 +403,7 @@ def _by_zone(plants: list[Plant], zones: dict[str, CsvRow]) -> dict[str, list[Pl
 
 
 def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, CsvRow]) -> dict[str, float]:
-    """Share each authority's peak among planning groups as its plants' capacity is."""
+    """Share each authority's peak demand among ReEDS' planning groups as its plants' capacity is shared."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for zone, plants in by_zone.items():
         for plant in plants:

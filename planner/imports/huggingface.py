@@ -57,7 +57,7 @@ INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pi
 
 @dataclass(frozen=True, slots=True)
 class ConfigFamily:
-    """What configurations of a model_type leave out; `window_every` n: all but each nth layer, 1: all, 0: none."""
+    """Defaults of a Hugging Face model_type; `window_every` n: all layers but each nth, 1: all, 0: none."""
 
     gated: bool = True
     tied: bool = False
@@ -108,7 +108,7 @@ def read_model(path: Path) -> Model:
 
 
 def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a configuration, called `name` unless it has one, and the use made of each of its keys."""
+    """Return the model of a Hugging Face configuration, called `name` unless named, and the use made of each key."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
@@ -130,7 +130,7 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
 
 
 def _effect(key: str, value: Any) -> str | None:
-    """Return the effect of a key that is not read: NO_EFFECT (also where it is off), words, or None if unknown."""
+    """Return the effect of a configuration key that is not read: NO_EFFECT (also if off), words, or None if unknown."""
     if key in NOT_MODELLED:
         return f"is {value}" if value else NO_EFFECT
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
@@ -259,7 +259,7 @@ class _Reader:
             entry.pop("ffn", None)  # no layer has the dense FFN
 
     def _alternating(self, entry: dict[str, Any], width: int) -> tuple[int, int]:
-        """Return the widths of routed and shared experts of Llama 4: the mean where dense layers alternate."""
+        """Return the expert widths (routed, shared) of Llama 4's config: the mean where dense layers alternate."""
         layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
         listed = self.config.get("moe_layers")
         routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
@@ -273,7 +273,7 @@ class _Reader:
         return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
 
     def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add Qwen3-Next's other projections, on the mean of layers, to the shared expert that every token uses."""
+        """Add the other projections of Qwen3-Next's config, on the mean of layers, to each token's shared expert."""
         heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
         keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
         own = entry["heads"] * entry["head_size"]

@@ -30,19 +30,19 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the instances that ship: of the package, or of the checkout that it runs from."""
+    """Return the folder of the instances that ship with planner: of the package, or of the checkout it runs from."""
     package = Path(str(resources.files("planner")))
     inside = package / SHIPPED_IN_WHEEL
     return inside if inside.is_dir() else package.parent / "instances"
 
 
 def shipped_names() -> list[str]:
-    """Return the names of the instances that ship."""
+    """Return the names of the instances that ship with the planner."""
     return sorted(path.stem for path in shipped_folder().glob("*.json"))
 
 
 def instance_path(given: Path) -> Path:
-    """Return a file that exists, else the instance that ships under that name. InputError: there is neither."""
+    """Return the path of an instance file, or of the one that ships under that name. InputError: there is neither."""
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
     shipped = shipped_folder() / f"{given.stem if given.suffix == '.json' else given.name}.json"
@@ -54,7 +54,7 @@ def instance_path(given: Path) -> Path:
 
 
 def read_instance_file(given: Path) -> dict[str, Any]:
-    """Return an instance's data, a `config.json` read, of a plan its instance. InputError: the file is none of them."""
+    """Read an instance's data, or a plan's instance, with any `config.json` read. InputError: the file is neither."""
     path = instance_path(given)
     data = instance_data(read_data(path), str(given))
     read_config(data, str(given), path.parent)
@@ -62,13 +62,13 @@ def read_instance_file(given: Path) -> dict[str, Any]:
 
 
 def holds_plan(given: Path) -> bool:
-    """Return whether a file, which is no pipe, is a plan's and not an instance's own."""
+    """Return whether an instance's file, which is no pipe, is a plan's."""
     path = instance_path(given)
     return path.is_file() and kind_of(read_data(path)) == "plan"
 
 
 def instance_data(data: Any, where: str) -> dict[str, Any]:
-    """Return the data of an instance, given or of a plan. InputError: they are of another kind, or no object."""
+    """Return the data of an instance, given or from a plan's data. InputError: of another kind, or no object."""
     if not isinstance(data, dict):
         is_ = "empty" if data is None else type(data).__name__
         raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
@@ -78,7 +78,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
 
 
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
-    """Put a Hugging Face configuration's model in place of its file's name. InputError: the file cannot be read."""
+    """Put a Hugging Face configuration's model in place of the file's name in an instance. InputError: not readable."""
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
@@ -91,7 +91,7 @@ def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
 
 
 class FabricParts(NamedTuple):
-    """Switches whose ports have a NIC's rate, and the transceiver of that rate with its price and power."""
+    """Parts of a first instance's fabric: switches whose ports have a NIC's rate, and a transceiver, priced."""
 
     switches: tuple[str, ...]
     optics: str
@@ -110,7 +110,7 @@ FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
 
 
 def first_instance(wish: Wish, output: Path | None = None) -> str:
-    """Return the YAML of an instance, to be written to `output`, from where it names a model's file.
+    """Write the YAML of a first instance, for the file `output`, from where it names a model's file.
 
     InputError: model or accelerator is not in the catalogue, or a figure out of range.
     """

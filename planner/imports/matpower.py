@@ -33,7 +33,7 @@ Place = tuple[float, float]
 
 
 def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
-    """Return the base in MVA, the rows of buses, generators and branches, and the number of rows of mpc.dcline."""
+    """Return a MATPOWER case's base in MVA, rows of buses, generators, branches, and its number of mpc.dcline rows."""
     file = str(path)
     base: float | None = None
     tables: dict[str, list[tuple[int, list[str]]]] = {}
@@ -83,7 +83,7 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list[tuple[int, list[str]]]:
-    """Return a table's rows as words with line numbers, read from behind its opening to the line that closes it."""
+    """Return the rows of a MATPOWER case's table as words with line numbers, from its opening to its closing line."""
     rows, first = list[tuple[int, list[str]]](), 0
     for number, line in lines:
         first = first or number
@@ -127,7 +127,7 @@ def _matrix_value(file: str, line: int, what: str, word: str) -> float:
 
 
 def read_matpower(path: Path, options: GridOptions) -> Draft:
-    """Read a case: a node for each bus in service, an authority for each area."""
+    """Read a MATPOWER case as a draft: a node for each bus in service, an authority for each area."""
     base_mva, tables, dc_lines = _read_case(path)
     buses = grid_tables.by_name(tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
@@ -193,7 +193,7 @@ def _node(number: str, area: str, place: Place, units: list[float], load_mw: flo
 def _case_branches(
     rows: list[CsvRow], base_mva: float, buses: dict[str, CsvRow], live: dict[str, CsvRow]
 ) -> Iterator[tuple[DraftBranch, bool]]:
-    """Yield the branches in service, and whether each shifts the phase."""
+    """Yield the branches in service of a MATPOWER case, and whether each shifts the phase."""
     for row in rows:
         start, end = _ends(row, "F_BUS", "T_BUS", buses)
         rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
@@ -208,7 +208,7 @@ def _case_branches(
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
-    """Return the reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
+    """Return a branch's reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
     return float(f"{x:.10g}") if x else None
 
@@ -239,7 +239,7 @@ def _places(case: Path, live: dict[str, CsvRow], options: GridOptions) -> dict[s
 
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
-    """Read the three tables: a node for each bus, an authority for each area; on 100 MVA, which they do not state."""
+    """Read RTS-GMLC's three tables as a draft: a node for each bus, an authority for each area; 100 MVA is assumed."""
     tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
     buses = grid_tables.by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
     units: dict[str, list[float]] = {number: [] for number in buses}

@@ -160,7 +160,7 @@ FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss":
 
 
 def megatron_effect(flag: str, value: Any) -> str | None:
-    """Return the effect of a flag that no figure follows: NO_EFFECT, words on it, or None where it is not known."""
+    """Return the effect of a Megatron flag that no figure follows: NO_EFFECT, words on it, or None if unknown."""
     name = flag.replace("_", "-")
     if name == "recompute-modules":
         other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
@@ -178,7 +178,7 @@ def _module_names(value: Any) -> list[str]:
 
 
 def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
-    """Return the modules of a run's selective recompute that have figures here; others are left to be told."""
+    """Return the modules of a run's selective recompute that have figures here; others stay unread, to be reported."""
     named = set(_module_names(items.get(key)))
     if named - set(RECOMPUTE_MODULES):
         items.looked_up.discard(key)
@@ -187,7 +187,7 @@ def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OwnRun:
-    """A run by a user's own files: the layout's choices, and figures that the instance must agree with."""
+    """A training run from a user's own files: the layout's choices, and figures that the instance must agree with."""
 
     framework: str
     layout: dict[str, Any]
@@ -203,7 +203,7 @@ class OwnRun:
 
 
 def megatron_run(script: Script) -> OwnRun:
-    """Return the run of a shell script or a file of arguments."""
+    """Return the training run that a shell script's or argument file's Megatron flags describe."""
     flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
     values = RunValues(flags, script.where, script, "--{}")
     values.require("Megatron-LM", *KNOWN_BY)
@@ -214,7 +214,7 @@ def megatron_run(script: Script) -> OwnRun:
 
 
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:
-    """Return the run of values that have Megatron's names, or names that stand for them."""
+    """Return the training run of values that have the names of Megatron's flags, or names that correspond to them."""
     if values.on("data-parallel-sharding-strategy"):
         zero = ZERO[values.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
     else:
@@ -241,7 +241,7 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
 
 
 def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
-    """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
+    """Return the software switches that a run's file states; of a complete one all, off where it has no flag."""
     overlaps: dict[Overlap, bool] = {key: values.on(flag) for key, flag in OVERLAP_FLAGS.items() if values.states(flag)}
     if values.states("overlap-p2p-comm"):
         unless_off = values.complete and not values.on("no-overlap-p2p-communication")
@@ -290,7 +290,7 @@ def _graphs(values: "RunValues") -> Graphs:
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
-    """Values of a run's file by name, with `names` and `shown` for its keys; `complete`: defaults for the rest."""
+    """Values of a run's file by Megatron's names, with `names` and `shown` for its keys; `complete`: defaults too."""
 
     items: TrackedItems
     where: str
@@ -300,35 +300,35 @@ class RunValues:
     complete: bool = True
 
     def key(self, name: str) -> str:
-        """Return the first key of a name that the file states, or else the first of its keys."""
+        """Return the first key of a Megatron name that the run's file states, or else the first of its keys."""
         return next((key for key in self.names(name) if key in set(self.items)), self.names(name)[0])
 
     def called(self, name: str) -> str:
-        """Return the key of a name as it is written in the file."""
+        """Return the key of a Megatron name as it is written in the run's file."""
         return self.shown.format(self.key(name))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a name, or the default."""
+        """Return a run's value by its Megatron name, or the default."""
         value = self.items.get(self.key(name), default)
         return default if value is None else value
 
     def on(self, name: str) -> bool:
-        """Return whether the file has a flag, or a key that is not off."""
+        """Return whether a run's file has a flag, or a key that is not off."""
         return bool(self.get(name))
 
     def states(self, *names: str) -> bool:
-        """Return whether the file determines one of the names; a complete file also does by leaving it out."""
+        """Return whether a run's file determines one of the names; a complete file also does by leaving it out."""
         return self.complete or any(self.key(name) in set(self.items) for name in names)
 
     def count(self, name: str, default: int = 1) -> int:
-        """Return a whole number from 1, or from a default that is less."""
+        """Return a run's value that is a whole number from 1, or from a default that is less."""
         value, least = self.get(name, default), min(default, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise self._wrong(name, value, f"a whole number from {least}", "write the figure there")
         return value
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """Return one of several words."""
+        """Return a run's value that is one of several words."""
         value = self.get(name, default)
         value = default if value is True and self.script else value  # a flag without its word
         if value not in choices:
@@ -344,7 +344,7 @@ class RunValues:
         return InputError(f"{self.where}: {line}{self.called(name)}: must be {ought} ({is_}); {remedy}")
 
     def require(self, framework: str, *names: str) -> None:
-        """Refuse a file that states none of the names by which a framework is known."""
+        """Require a run's file to state one of the names by which a framework is known."""
         keys = [self.key(name) for name in names]
         if not any(item == key or item.startswith(f"{key}.") for item in self.items for key in keys):
             known = f"{', '.join(map(self.shown.format, keys))}, by which a recipe of {framework} is known"
@@ -352,7 +352,7 @@ class RunValues:
 
 
 def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
-    """Return the layers of every stage and the virtual stages, from whichever flags say them."""
+    """Return the layers of every pipeline stage and the virtual stages of a run, from whichever flags state them."""
     layers = values.count("num-layers", 0)
     text = values.get("pipeline-model-parallel-layout")
     if text not in (None, True):
@@ -386,7 +386,7 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
 
 
 def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
-    """Return layers by stage of a layout such as `Et*3|(tt|)*6tL`, chunks round the stages. InputError: it is none."""
+    """Return layers by stage of a Megatron layout such as `Et*3|(tt|)*6tL`, chunks round the stages, or InputError."""
     plain = re.sub(r"[,\s]", "", text)
     for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
         size = len(plain) + sum(len(match[1]) * int(match[2]) for match in re.finditer(pattern, plain))

@@ -47,7 +47,7 @@ NAMED = 3
 
 
 def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
-    """Return the authorities (user's table, then options, then files), and a sentence for each figure missing."""
+    """Return a grid's authorities (user's table, then options, then files), and a sentence for each figure missing."""
     given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
@@ -111,14 +111,14 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A grid, and the use that was made of each item of its files; defaulted are the figures that they miss."""
+    """An imported grid, and the use made of each item of its files; defaulted are the figures that they miss."""
 
     grid: Grid
     items: ReadItems
 
 
 def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
-    """Return the grid of a draft; its note names everything that is filled and not in the files."""
+    """Return the grid of a draft; its note names everything that is filled in and not from the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
     draft = _only(draft, options.only or ())
     # Where options limit the candidates for sites, they are the nodes with most generation.
@@ -162,7 +162,7 @@ def _only(draft: Draft, wanted: Sequence[str]) -> Draft:
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
-    """Merge equal parallel branches into circuits; a branch without a limit is rated at all generation."""
+    """Merge equal parallel branches of a draft into circuits; one without a limit is rated at all generation."""
     if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
@@ -208,13 +208,14 @@ def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[
 
 
 def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
-    """Read files of one format into a grid."""
+    """Read a grid from files of one format."""
     if kind not in FORMATS:
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
     cases = [path for path in files if path.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
-        others = f"(with {len(files) - 1} other files, --format {kind})"
-        raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
+        more = [f"{path} is given too" for path in files if path is not cases[0]][:1]
+        more += [] if kind in ("auto", "matpower") else [f"--format {kind} is of other files"]
+        raise InputError(f"{cases[0]}: a MATPOWER case is imported alone ({' and '.join(more)}); give it by itself")
     if cases:
         return _assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
@@ -249,7 +250,7 @@ def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tupl
 
 
 def geojson(grid: Grid) -> dict[str, Any]:
-    """Return the grid as a FeatureCollection; every other figure is a property, `kind` says node, line or new line."""
+    """Return a grid as a GeoJSON FeatureCollection; other figures are properties, `kind`: node, line or new line."""
     where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
     features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
@@ -265,7 +266,7 @@ def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, An
 
 
 def part(grid: Grid) -> dict[str, Any]:
-    """Return a grid as JSON data, without figures at their defaults."""
+    """Return a grid, or a part of it, as JSON data, without figures at their defaults."""
     data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
     for family in ("balancing_authorities", "nodes", "lines"):
         items = data.get(family, [])
@@ -274,7 +275,7 @@ def part(grid: Grid) -> dict[str, Any]:
 
 
 def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
-    """Return a file's instance with this grid; explicit interconnect falls back to lines where nodes have no figure."""
+    """Return a file's instance with this grid; explicit interconnect becomes lines where nodes have no figure."""
     data = read_instance_file(path)
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
     new = part(grid) | {key: old[key] for key in ("rules", "prices") if key in old}
@@ -288,7 +289,7 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
 
 
 def text(data: Any, depth: int = 0) -> str:
-    """Write JSON with a line for each item of a list and each small object, so that a grid can be read and compared."""
+    """Write a grid's JSON with a line for each item of a list and each small object, so that it can be compared."""
     line = json.dumps(data, ensure_ascii=False)
     inner, outer = " " * (depth + 1) * 2, " " * depth * 2
     if isinstance(data, dict) and (depth < 2 or len(line) > 140):

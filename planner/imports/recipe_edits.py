@@ -90,7 +90,7 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: Placement | None = None
 ) -> tuple[str, list[str]]:
-    """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
+    """Return a user's recipe with the plan's choices in it, and a line on each. InputError: of another question."""
     file = training_run.run_of_text(text, path)
     for problem in training_run.model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
@@ -152,7 +152,7 @@ def _change_keys(
 
 
 def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
-    """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
+    """Return the choices that a user's recipe has otherwise than a plan's run, each with both values."""
     layout, own = run.layout, dict.fromkeys((*DEGREES[1:3], "virtual_stages"), 1) | file.layout
     names = [*DEGREE_KEYS["megatron"], "virtual_stages", "microbatch_sequences", "zero_stage", "recompute"]
     pairs: dict[str, tuple[Any, Any]] = {"expert_tensor": (file.expert_tensor, 1)}
@@ -181,7 +181,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
 
 
 def _recipe(text: str, path: Path, framework: str) -> tuple[TableText | ScriptText, dict[str, Any]]:
-    """Return the text of a recipe to edit, and the values that it states by key; True where a flag has none."""
+    """Return the text of a user's recipe to edit, and the values that it states by key; True where a flag has none."""
     data = training_run.parsed(text, path)
     if not isinstance(data, Script):
         kind = path.suffix.lower()[1:].replace("yml", "yaml")
@@ -201,7 +201,7 @@ def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mappi
 
 
 def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
-    """Return a key's value as the file has it: a degree of all GPUs left, replicas that are sharded, no batch."""
+    """Return a torchtitan key's value as the recipe has it: a degree of all GPUs left, sharded replicas, no batch."""
     layout = run.layout
     replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
     if key in _TITAN_DATA.split() and layout.zero_stage:

@@ -83,12 +83,12 @@ WHOLE_EXPERTS = "the step time is known of experts that are whole on their GPU"
 
 
 def read_run(path: Path) -> OwnRun:
-    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else a shell or Slurm script."""
+    """Read a training run from a file: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or a script."""
     return run_of_text(read_text(path, REMEDY), path)
 
 
 def parsed(text: str, path: Path) -> Any:
-    """Parse a file by its suffix into nested data, or a script. InputError: its text is not of that format."""
+    """Parse a training run's file by its suffix into nested data, or a script. InputError: not of that format."""
     where, suffix = str(path), path.suffix.lower()
     if suffix == ".toml":
         try:
@@ -101,7 +101,7 @@ def parsed(text: str, path: Path) -> Any:
 
 
 def run_of_text(text: str, path: Path) -> OwnRun:
-    """Return the run of a file's text by the file's suffix; a script's by whose flags or overrides it has."""
+    """Return the training run of a file's text, by the file's suffix; a script's by whose flags or overrides it has."""
     script, where = parsed(text, path), str(path)
     if not isinstance(script, Script):
         found = STARTED.search(text)
@@ -127,7 +127,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) of each value in nested mappings that is no mapping."""
+    """Yield (dotted path, value) of each value in the nested mappings of a run's file that is no mapping."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from leaves(value, f"{path}.{key}" if path else str(key))
@@ -136,7 +136,7 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> ReadItems:
-    """Group the keys: no effect where off or `without`, one without words where `known`, else of Megatron's flag."""
+    """Group a run's keys by effect: none if off or `without`, one without words if `known`, else Megatron's flag's."""
 
     def effect(key: str, value: Any) -> str | None:
         if (not value and "overlap" not in key) or without.fullmatch(key):
@@ -149,7 +149,7 @@ def _read(values: RunValues, without: re.Pattern[str], known: str | None = None)
 
 
 def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
-    """Return the run of a torchtitan train config; a shard degree of -1 takes all GPUs that are left."""
+    """Return the training run of a torchtitan config; a shard degree of -1 takes all GPUs that are left."""
     values.require("torchtitan", "parallelism", "training.local_batch_size", "training.batch_size")
     shard = values.count("parallelism.data_parallel_shard_degree", -1)
     replicate = values.count("parallelism.data_parallel_replicate_degree")
@@ -203,7 +203,7 @@ def nemo_names(flag: str) -> tuple[str, ...]:
 
 
 def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
-    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
+    """Return the training run of NeMo's overrides (Megatron Bridge, or the older model and trainer) on some GPUs."""
     named = replace(values, names=nemo_names, complete=False)
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
@@ -213,7 +213,7 @@ def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
 
 
 def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
-    """Return the run of a DeepSpeed configuration."""
+    """Return the training run of a DeepSpeed configuration."""
     values.require("DeepSpeed", "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
     micro, steps = values.count("train_micro_batch_size_per_gpu"), values.count("gradient_accumulation_steps")
     batch = values.count("train_batch_size", 0)
@@ -242,7 +242,7 @@ def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
 
 
 def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
-    """Yield doubts about the instance's parts that a run does not state or contradicts: the model, or the stack."""
+    """Yield doubts that a training run is the instance's: a model that it does not state, or another software stack."""
     work = instance.workload
     if not run.model:
         yield f"states no figures of the model, and is taken for {getattr(work.model, 'name', work.model)}'s"
@@ -253,7 +253,7 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
-    """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
+    """Return a training run's pins for an instance, completed by its batch and GPUs or the instance's; both must agree.
 
     InputError: another model or sequence length, or no whole number of replicas or of micro-batches.
     """
@@ -287,7 +287,7 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
 
 
 def model_differences(run: OwnRun, instance: Instance) -> list[str]:
-    """Return the differences of a run's model, sequence length and precision from the instance's, with both figures."""
+    """Return a training run's differences from the instance in model, sequence length, precision, with both figures."""
     model, problems = instance.workload.model, []
     if run.sequence_length not in (None, instance.workload.sequence_length):
         own = instance.workload.sequence_length

@@ -1,4 +1,4 @@
-"""Base types of all data: frozen, sourced, and numbers with their ranges."""
+"""Base types of the data of instances and plans: frozen, sourced, and numbers with their ranges."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if versi
 
 
 class Frozen(BaseModel):
-    """Immutable data that refuses unknown keys and non-finite numbers."""
+    """Base type of immutable data that refuses unknown keys and non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def replaced(self, **values: Any) -> Self:
-        """Return the data with other values, which are not validated; `limits__budget_usd` names one of a part."""
+        """Return frozen data with other values, which are not validated; `limits__budget_usd` names one of a part."""
         inner: dict[str, dict[str, Any]] = {}
         for path in [path for path in values if "__" in path]:
             part, _, name = path.partition("__")
@@ -35,7 +35,7 @@ class Frozen(BaseModel):
 
 
 class Sourced(Frozen):
-    """Data of the world, with the source of its figures."""
+    """Base type of an instance's data, with the source of its figures."""
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know in addition to the figures.")
@@ -89,7 +89,7 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
-    """Return the least and the most that a key may have in size, where it is not 0."""
+    """Return the least and the largest size that the number at a key of an instance may have, where it is not 0."""
     for pattern, low, high in RANGES:
         if re.fullmatch(pattern, key):
             return low, high

@@ -24,7 +24,7 @@ class FrameworkRules:
 
     @property
     def text(self) -> str:
-        """The rules in words, as the space of a bound states them."""
+        """The rules of a training framework in words, as the space of a bound states them."""
         parts = {
             "every chunk recomputes as many layers or all of its own": self.recompute == "chunks alike",
             "all layers are recomputed or none": self.recompute == "all or none",
@@ -80,7 +80,7 @@ _BY_NAME = {  # by the first words of a framework's name, the longer before the 
 
 
 def rules_of(software: str) -> FrameworkRules:
-    """Return the rules of the framework of that name; none for a stack of one's own."""
+    """Return the layout rules of the training framework of that name; none for a user's own software stack."""
     return next((rules for start, rules in _BY_NAME.items() if software.startswith(start)), FREE)
 
 

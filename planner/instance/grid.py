@@ -21,7 +21,7 @@ class BalancingAuthority(Sourced):
 
 
 class InterconnectUpgrade(Sourced):
-    """What can be added to a node's connection, step by step."""
+    """An upgrade of a power node's interconnect to the grid, bought step by step."""
 
     step_mw: Positive = Field(description="Usable interconnect that one step adds, under every reading of the rule.")
     max_steps: Count = Field(1, description="Most steps that can be bought.")
@@ -60,7 +60,7 @@ Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zer
 
 
 class Line(Sourced):
-    """A corridor of equal circuits between two nodes."""
+    """A corridor of the grid: equal circuits between two nodes."""
 
     id: str = Field(description="By which reports name it.")
     a: str = Field(description="Node at one end.")
@@ -75,7 +75,7 @@ class Line(Sourced):
 
 
 class NewLine(Sourced):
-    """A corridor in which circuits can be built."""
+    """A corridor of the grid in which new circuits can be built."""
 
     id: str = Field(description="By which plans name it.")
     a: str = Field(description="Node at one end.")
@@ -88,14 +88,14 @@ class NewLine(Sourced):
 
 
 class SwitchedRule(Frozen):
-    """A rule that binds only where it is enabled."""
+    """A rule of the grid on the split over sites, which binds only where it is enabled."""
 
     enabled: bool = Field(False, description="The rule binds. Before schema version 3 called `on`, which is read too.")
 
     @model_validator(mode="before")
     @classmethod
     def _called_on(cls, data: Any) -> Any:
-        """Read `on`, which YAML 1.1 takes for true, as the name of version 2; refuse both."""
+        """Read `on` (true in YAML 1.1), the name in version 2, as `enabled` of a grid rule; refuse both."""
         if not isinstance(data, Mapping) or "on" not in data:
             return data
         if "enabled" in data:
@@ -104,7 +104,7 @@ class SwitchedRule(Frozen):
 
 
 class InterconnectRule(SwitchedRule):
-    """A site must keep a share of its load on lines with the largest circuit out."""
+    """Rule of the grid: a site must keep a share of its load on lines with the largest circuit out."""
 
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
@@ -115,14 +115,14 @@ class InterconnectRule(SwitchedRule):
 
 
 class FaultSplitRule(SwitchedRule):
-    """The campus must survive the loss of an interconnection (the east–west rule)."""
+    """Rule of the grid: the campus must survive the loss of an interconnection (the east–west rule)."""
 
     min_interconnections: Count = Field(2, description="Fewest synchronous areas that sites stand in.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
 class ShareBalanceRule(SwitchedRule):
-    """Open sites must be of like size, so that none waits for another's share of the batch."""
+    """Rule of the grid: open sites must be of like size, so that none waits for another's share of the batch."""
 
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
@@ -132,7 +132,7 @@ SOFT_UNITS |= {"area": "m2", "site_count": "sites"}
 
 
 class SoftRule(Frozen):
-    """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
+    """A rule of the grid that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
 
     usd_per_year: NonNegative = Field(
         description="Price of a unit of excess for a year: counted as capital, not billed."
@@ -141,7 +141,7 @@ class SoftRule(Frozen):
 
 
 class Scenario(Sourced):
-    """A year that may come: what differs from the grid's own figures."""
+    """A scenario of the grid: a year that may come, with the figures that differ from the grid's own."""
 
     name: str = Field(description="By which rows and reports name it.")
     weight: Fraction = Field(0.0, description="Its probability; the grid's own figures have the rest of 1.")
@@ -151,7 +151,7 @@ class Scenario(Sourced):
 
 
 class GridRules(Sourced):
-    """Rules of the split; each is one named family of rows."""
+    """Rules of the grid on the split over sites; each is one named family of rows."""
 
     grid_model: Literal["none", "transport", "dc"] = Field(
         "transport", description="none: headroom and generation; transport: line ratings; dc: reactances too."
@@ -181,7 +181,7 @@ class GridRules(Sourced):
 
 
 class SitePrices(Sourced):
-    """What a site costs in addition to racks and fabric."""
+    """Prices of a site in addition to racks and fabric: building, connection, and years of use."""
 
     building_usd_per_it_mw: NonNegative = Field(
         0.0, description="Building and its plant, in dollars per MW of IT load."
@@ -194,7 +194,7 @@ class SitePrices(Sourced):
 
 
 class Grid(Sourced):
-    """The power system around the candidate sites."""
+    """The grid of an instance: the power system around the candidate sites."""
 
     balancing_authorities: tuple[BalancingAuthority, ...] = Field(description="Areas whose headroom and prices bind.")
     nodes: tuple[PowerNode, ...] = Field(description="Places where power comes from and sites may stand.")

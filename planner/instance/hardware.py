@@ -13,7 +13,7 @@ COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_
 
 
 class GemmEfficiency(Sourced):
-    """Time of a matrix product: its FLOP at a share of the dense peak, and the HBM traffic that they do not hide."""
+    """Efficiency of a GPU's matrix products: FLOP at a share of the dense peak, and HBM traffic not hidden."""
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
     operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
@@ -24,7 +24,7 @@ class GemmEfficiency(Sourced):
 
 
 class Accelerator(Sourced):
-    """One GPU with its links."""
+    """The accelerator of the hardware: one GPU with its links."""
 
     model_config = ConfigDict(json_schema_extra=with_like)
 
@@ -66,7 +66,7 @@ class Accelerator(Sourced):
 
 
 class Rack(Sourced):
-    """The unit that is bought and placed: a rack, or a node where nodes are bought one by one."""
+    """The rack of the hardware, which is bought and placed, or a node where nodes are bought one by one."""
 
     name: str = Field(description="By which plans name it.")
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
@@ -78,7 +78,7 @@ class Rack(Sourced):
 
 
 class Pool(Sourced):
-    """One cluster of one type of GPU, of several that train the same model together."""
+    """One pool: a cluster of one type of GPU, of several that train the same model together."""
 
     name: str = Field(description="By which plans name it.")
     accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
@@ -88,7 +88,7 @@ class Pool(Sourced):
 
 
 class PoolLink(Sourced):
-    """What joins every two pools: they exchange gradients over it once a step."""
+    """The link of every two pools of GPUs, over which they exchange gradients once a step."""
 
     gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
@@ -108,7 +108,7 @@ class HardwareAlternative(Sourced):
 
 
 class Hardware(Sourced):
-    """What the sites are filled with."""
+    """The hardware of an instance, with which its sites are filled: GPU, rack, their number and their pools."""
 
     accelerator: Accelerator | str = Field(description="The GPU, inline or by catalogue name.")
     rack: Rack | str = Field(description="The unit that is bought, inline or by catalogue name.")
@@ -137,7 +137,7 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return one NIC's rate in bytes/s one way, as here or the accelerator's. TypeError: that is a name still."""
+        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's. TypeError: still a name."""
         if self.nic_bytes_per_second is not None:
             return self.nic_bytes_per_second
         if not isinstance(self.accelerator, Accelerator):
@@ -145,7 +145,7 @@ class Hardware(Sourced):
         return self.accelerator.nic_bytes_per_second
 
     def each_alone(self) -> list[Self]:
-        """List the hardware with each of its GPUs and racks alone, its own first."""
+        """List the hardware of an instance with each of its GPUs and racks alone, its own first."""
         every = [self.replaced(alternatives=())]
         for alternative in self.alternatives:
             rack = alternative.rack
@@ -184,7 +184,7 @@ class FailingPart(Sourced):
 
 
 class Reliability(Sourced):
-    """Stops of a job, and what they cost; with none of it a run is taken to train all the time."""
+    """Failure rates of the hardware, and what stops of a job cost; with none of it a run is taken to train always."""
 
     name: str = Field("", description="Of the figures, in reports.")
     parts: dict[str, FailingPart] = Field(description="What fails, by name.")
@@ -231,7 +231,7 @@ class Reliability(Sourced):
 
     @property
     def counts_links(self) -> bool:
-        """Whether stops depend on the links that join a GPU to its leaves."""
+        """Whether the stops of a job depend on the number of links that join a GPU to its leaves."""
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     @model_validator(mode="after")

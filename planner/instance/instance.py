@@ -19,7 +19,7 @@ TOLERANCE = 0.0025  # of the fewest days, unless another is given
 
 
 class Objective(Frozen):
-    """What the plan is best at."""
+    """The objective of an instance: which figure of the plan is minimized or maximized."""
 
     minimize: Goal = Field(
         "days_to_train",
@@ -44,22 +44,22 @@ class Objective(Frozen):
 
     @property
     def days_given_up(self) -> float:
-        """Share of the fewest days that may be given up; none where another figure is minimized."""
+        """Share of the fewest days that the objective lets go; none where it minimizes another figure."""
         return self.tolerance if self.minimize == "days_to_train" else 0.0
 
     @property
     def in_days(self) -> bool:
-        """Whether the figure is that of the fewest days, from the first of training or from the decision."""
+        """Whether the objective is the fewest days, counted from the first of training or from the decision."""
         return self.minimize in ("days_to_train", "finish_date")
 
     @property
     def in_dollars(self) -> bool:
-        """Whether the figure is money."""
+        """Whether the objective is in dollars."""
         return self.minimize in ("cost_usd", "total_cost_of_ownership_usd")
 
 
 class Limits(Sourced):
-    """What the whole plan must stay within; a limit that is absent does not bind."""
+    """The limits of an instance, which the whole plan must keep; a limit that is absent does not bind."""
 
     budget_usd: Positive | None = Field(None, description="Limit on capital and the counted years of operation.")
     operation_years: NonNegative | None = Field(
@@ -74,12 +74,12 @@ class Limits(Sourced):
 
     @property
     def budgeted_years(self) -> float:
-        """Return the years of operation that count against the budget: none where they are left out."""
+        """Return the years of operation that count against the instance's budget: none where they are left out."""
         return self.operation_years or 0.0
 
 
 class Operation(Sourced):
-    """What it costs to run what was bought, without the energy that a grid prices; absent costs are not counted."""
+    """Costs of operating what an instance buys, without the energy that a grid prices; absent costs are not counted."""
 
     maintenance_share_per_year: NonNegative | None = Field(
         None, description="Upkeep of racks and fabric in a year, as a share of their price; absent: not counted."
@@ -97,7 +97,7 @@ class Operation(Sourced):
 
 
 class Instance(Sourced):
-    """One planning question; a part that is missing is a decision not asked for."""
+    """An instance: one planning question; a part that is missing is a decision that is not to be taken."""
 
     model_config = ConfigDict(json_schema_extra=with_schema_key)
 

@@ -43,7 +43,7 @@ class Switch(Sourced):
 
 
 class Optics(Sourced):
-    """A transceiver at the port rate."""
+    """The optics of a network: a transceiver at the port rate."""
 
     name: str = Field(description="By which bills name it.")
     gbps: PartRate = None
@@ -52,7 +52,7 @@ class Optics(Sourced):
 
 
 class Cables(Sourced):
-    """Price of the cable of a link, and its transceivers."""
+    """The cables of a network: the price of a link's cable, and its transceivers."""
 
     endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
     endpoint_transceivers: LinkEnds = Field(2, description="Transceivers of a link between GPU and leaf.")
@@ -72,7 +72,7 @@ class Medium(Sourced):
 
 
 class Floor(Sourced):
-    """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
+    """The floor of a site: a grid of racks, row by row; switches stand in the middle of the racks that they serve."""
 
     rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
     row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, aisles of 1.2 m [m].")
@@ -85,7 +85,7 @@ class Floor(Sourced):
 
 
 class Spares(Sourced):
-    """Spare ports of a leaf, for endpoints whose port fails: the larger of a share and what the chances ask for."""
+    """Spare ports of a leaf, for endpoints whose port fails: by a share or by chances, whichever is more."""
 
     share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
     failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
@@ -93,7 +93,7 @@ class Spares(Sourced):
 
     @property
     def asked(self) -> bool:
-        """Whether any are asked for."""
+        """Whether the network of an instance needs any spare ports of a leaf."""
         return self.share > 0 or self.failure_chance > 0
 
 
@@ -118,7 +118,7 @@ class Transport(Sourced):
 
 
 class Network(Sourced):
-    """What the fabric of a site may be built from."""
+    """The network of an instance: what the fabric of a site may be built from."""
 
     switches: tuple[Switch | str, ...] = Field(
         min_length=1, description="Boxes to choose from, inline or by catalogue name."
@@ -141,7 +141,7 @@ class Network(Sourced):
         "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
     )
     max_rails_per_leaf: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        1, description="Most GPU indices of a rack that share a leaf of the family rail, one for all racks; null: any."
+        1, description="Most GPU indices of a rack that share a leaf of the family rail; null: any that divide them."
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(
@@ -168,7 +168,7 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse both for dragonflies: they have no tiers, and the links that remain after a loss are not counted."""
+        """Refuse tier ratios or a loss to survive for dragonflies: no tiers, and links left are not counted."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier
@@ -178,32 +178,32 @@ class Network(Sourced):
 
     @property
     def asked_core_share(self) -> float:
-        """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' links."""
+        """Least rate out of a full leaf, pod and zone that the network must have, over that of its GPUs' links."""
         most = self.max_oversubscription
         return max(self.min_core_share, 0.0 if most is None or isinstance(most, tuple) else 1 / most)
 
     @property
     def tier_ratios(self) -> tuple[float, float, float]:
-        """Most rate down to rate up that a list asks for at a leaf, a spine and a core; infinity without a list."""
+        """Most rate down to rate up in the network's list for a leaf, a spine and a core; infinity without a list."""
         most = self.max_oversubscription
         own = most if isinstance(most, tuple) else (math.inf,)
         leaf, spine, core, *_ = (*own, own[-1], own[-1])
         return leaf, spine, core
 
     def ratio_of(self, tier: int) -> float | None:
-        """Bound the rate down to rate up of a leaf (0), spine (1) or core (2); None: any."""
+        """Bound the network's rate down to rate up at a leaf (0), spine (1) or core (2); None: any."""
         own = self.tier_ratios[tier] if tier < len(self.tier_ratios) else math.inf
         most = min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
         return most if math.isfinite(most) else None
 
     @property
     def asked_leaf_uplinks(self) -> int:
-        """Fewest links from a leaf to spines that the loss to survive asks for."""
+        """Fewest links from a leaf to spines that the network needs to survive the required loss."""
         return 1 if self.survives is None else 2
 
     @property
     def asked_spines(self) -> int:
-        """Fewest spines that each leaf is joined to that the loss to survive asks for."""
+        """Fewest spines above each leaf that the network needs to survive the required loss."""
         return 2 if self.survives == "one_spine" else 1
 
 
@@ -228,12 +228,12 @@ class FibreEdge(Sourced):
 
     @property
     def name(self) -> str:
-        """The id, or the ids of its ends."""
+        """The name of a fibre edge: its id, or the ids of its ends."""
         return self.id or f"{self.a}-{self.b}"
 
 
 class Traffic(Sourced):
-    """What sites send each other in addition to gradients, as many bytes each way."""
+    """Traffic of the wide area: what sites send each other in addition to gradients, equal bytes each way."""
 
     name: str = Field(description="By which plans name it.")
     bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
@@ -253,7 +253,7 @@ class Traffic(Sourced):
 
 
 class Wan(Sourced):
-    """What joins the sites; fibre_edges, protection, exchange or traffic asks for a design of routes."""
+    """The wide area that joins the sites; fibre_edges, protection, exchange or traffic: it designs fibre routes."""
 
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
@@ -281,5 +281,5 @@ class Wan(Sourced):
 
     @property
     def designed(self) -> bool:
-        """Whether a design of routes and wavelengths is asked for."""
+        """Whether the wide area of an instance needs a design of fibre routes and wavelengths."""
         return bool(self.fibre_edges or self.traffic) or self.protection is not None or self.exchange is not None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT
 from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
@@ -94,13 +94,14 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
     for path, value in pins.items():
         long = long_name(str(path))
         if result.get(long, value) != value:
-            raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({result[long]!r} and {value!r}); keep one")
+            both = f"{shown(result[long])} and {shown(value)}"
+            raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({both}); keep one")
         result[long] = value
     return result
 
 
 def check_pins(instance: Instance) -> Iterator[str]:
-    """Return every pin whose path is unknown or whose value is of the wrong kind."""
+    """Yield a complaint about every pin whose path is unknown or whose value is of the wrong kind."""
     nodes = {node.id for node in instance.grid.nodes if node.site} if instance.grid else set()
     sites = nodes or {ONE_SITE}
     by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}
@@ -114,7 +115,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
         if kind is None:
             yield f"pins.{path}: no such decision; {hint(path, [*PINS, *sorted(by_site)])}"
         elif not kind[0](value):
-            yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
+            yield f"pins.{path}: must be {kind[1]} (is {shown(value)}); fix the pin"
         elif part is not None and getattr(instance, part) is None:
             yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
         elif of_all != path and instance.grid is not None:  # blocks may be at any of the sites
@@ -122,7 +123,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
 
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:
-    """Return the pinned numbers of blocks by site."""
+    """Return the numbers of blocks that pins fix, by site."""
     own = {path: count for path, count in sorted(instance.pins.items()) if path.startswith(BLOCKS_AT)}
     return {path.removeprefix(BLOCKS_AT): count for path, count in own.items()}
 
@@ -248,8 +249,8 @@ def pool_problems(instance: Instance) -> Iterator[str]:
     if instance.objective.minimize != "days_to_train":
         asked = instance.objective.minimize
         yield f'objective.minimize: pools are planned for "days_to_train" alone (is "{asked}"); ask for that'
-    for path in sorted(instance.pins):
-        yield f"pins.{path}: the layouts of pools cannot be pinned (is {instance.pins[path]!r}); remove the pin"
+    for path, pin in sorted(instance.pins.items()):
+        yield f"pins.{path}: the layouts of pools cannot be pinned (is {shown(pin)}); remove it"
 
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:
@@ -273,13 +274,13 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
 
 
 def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
-    """Return the names of a GPU and of its rack."""
+    """Return the names of the GPU and of the rack of an instance's hardware."""
     gpu, rack = hardware.accelerator, hardware.rack
     return gpu if isinstance(gpu, str) else gpu.name, rack if isinstance(rack, str) else rack.name
 
 
 def of_one_layout(instance: Instance) -> Instance:
-    """Return an instance of one layout, GPU and rack. InputError: it has pools, or alternatives to its hardware."""
+    """Require of an instance one layout, GPU and rack; return it. InputError: it has pools, or alternatives."""
     if instance.hardware.pools:
         remedy = "ask about one, its accelerator, rack and racks in place of pools"
         raise InputError(f"hardware.pools: each pool has a layout of its own; {remedy}")
@@ -290,7 +291,7 @@ def of_one_layout(instance: Instance) -> Instance:
 
 
 def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days. InputError: it is not of one layout and one model."""
+    """Return an instance that has a curve of money against days. InputError: not of one layout and one model."""
     if instance.objective.minimize == "loss":
         problem = "is loss, whose model changes with the money: it has no curve of money against days"
         remedy = "set it to days_to_train, with the model to train in workload.model"
@@ -375,7 +376,7 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
 
 
 def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
-    """Return a GPU that has no peak rate in the type of the matrix products, and switches that want another type."""
+    """Yield complaints on a GPU without a peak rate in the matrix products' type, and on switches that want another."""
     compute = instance.workload.precision.compute
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))

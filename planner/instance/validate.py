@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 
@@ -33,13 +33,13 @@ NOT_MODELLED = "not modelled: "  # begins what a note says of items that may cha
 
 @dataclass
 class Faults:
-    """Complaints of data, and replaced places, about or around or inside which further complaints are dropped."""
+    """Faults of JSON data: complaints, and replaced places, near which further complaints are dropped."""
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
 
     def add(self, path: str, complaint: str) -> None:
-        """Add a complaint about a place, unless its value is replaced by a placeholder."""
+        """Add a complaint about a place of JSON data, unless its value is replaced by a placeholder."""
         if not any(_holds(path, place) or _holds(place, path) for place in self.replaced):
             self.lines.append(f"{path}: {complaint}" if path else complaint)
 
@@ -52,7 +52,7 @@ def validated(
     problems: Callable[[M], Iterable[str]] = lambda _: (),
     faults: Faults | None = None,
 ) -> M:
-    """Return data as their type; `where` names them in errors.
+    """Return JSON data validated as their type; `where` names them in errors.
 
     All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
     `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
@@ -120,13 +120,13 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
             message = message.replace("tuple", "list").replace(" after validation", "")
-            shown = json.dumps(fault["input"], default=str)
-            value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
+            whole = isinstance(fault["input"], (dict, list)) and not fault["type"].endswith(("_type", "literal_error"))
+            value = "" if whole else f" (is {shown(fault['input'])})"
             yield path, f"{message}{value}; fix it there"
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
-    """Return the place of an error in the data, without validation's own steps; the last of a `missing` key is kept."""
+    """Return the JSON location of a validation error, without validation's own steps; a `missing` key stays last."""
     found: list[int | str] = []
     for i, part in enumerate(location):
         if isinstance(data, Mapping) and part in data:
@@ -149,12 +149,12 @@ def dotted(location: Iterable[int | str]) -> str:
 
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
-    """Return the JSON Schema of a type."""
+    """Return the JSON Schema of a type, by which data are validated."""
     return model.model_json_schema()
 
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
-    """Put the plainest value of its type at a location, or take it away (an object to `drop`); return whether."""
+    """Put the plainest value of its type at a location of JSON data, or remove it (object to `drop`); say whether."""
     if not location:
         return False
     *parents, last = location
@@ -217,7 +217,7 @@ def _plainest(schema: Schema, root: Schema) -> Any:
 
 
 class ReadItems(Frozen):
-    """The items of a file by their names there, each in one of five groups."""
+    """Items of an imported file by their names there, each in one of five groups by the use that was made of it."""
 
     taken: tuple[str, ...] = Field((), description="The answer follows their values.")
     defaulted: tuple[str, ...] = Field((), description="Left out by the file, with the value taken for them.")
@@ -226,14 +226,14 @@ class ReadItems(Frozen):
     unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows, with one nearly alike.")
 
     def note(self) -> str | None:
-        """Return a sentence on the items that are not modelled or unknown; None where no item may change the answer."""
+        """Return a sentence on a file's items that are not modelled or unknown; None where none matters."""
         unknown = (name.partition(": ") for name in self.unknown)
         names = [*self.not_modelled, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
 class TrackedItems(Mapping[str, Any]):
-    """Items of a file by name, that record which of them were looked up, and the defaults taken for missing ones."""
+    """Items of an imported file by name, which record the ones looked up, and the defaults taken for missing ones."""
 
     def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
         self._items, self.defaults = items, dict[str, Any]()
@@ -250,13 +250,13 @@ class TrackedItems(Mapping[str, Any]):
         return len(self._items)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an item, or the default that is taken for it."""
+        """Return an item of an imported file, or the default that is taken for it."""
         if self._items.get(name) is None and default is not None:
             self.defaults[name] = default
         return super().get(name, default)
 
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
-        """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown.
+        """Group a file's items by use; `effect_of` an item never looked up: `NO_EFFECT`, words, or None (unknown).
 
         An unknown one comes with the name that was looked up in vain and that it is nearly.
         """

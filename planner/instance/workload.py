@@ -50,7 +50,7 @@ def racks_with(accelerator: str) -> list[str]:
 
 
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry in full: one that is `like` another has its figures, but for the name, the note and its own.
+    """Return a catalogue's entry in full: one `like` another has its figures, but for the name, the note and its own.
 
     A part with a source of its own is completed key by key; every other value, peaks by type too, is replaced whole.
     """
@@ -98,7 +98,7 @@ class LossLaw(Sourced):
 
 
 class PowerOf(Sourced):
-    """A figure that follows a power of another: coefficient · x^exponent."""
+    """A power law between two figures of a model family, such as its width: coefficient · x^exponent."""
 
     of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: nothing.")
     coefficient: Positive = Field(description="Its value where what it grows with is 1.")
@@ -106,7 +106,7 @@ class PowerOf(Sourced):
 
 
 class DepthLaw(Sourced):
-    """How deep a model of a width is: hidden = aspect · layers, or layers = (ln hidden - intercept) / slope."""
+    """The depth of a model family by width: hidden = aspect · layers, or layers = (ln hidden - intercept) / slope."""
 
     kind: Literal["aspect", "log"] = Field(
         "aspect", description="aspect: hidden over layers is fixed; log: layers grow with the logarithm of hidden."
@@ -125,7 +125,7 @@ class DepthLaw(Sourced):
 
 
 class Family(Sourced):
-    """The shapes that may be built: what divides what, and how wide for how deep."""
+    """A family of models that may be built: which figure divides which, and how wide for how deep."""
 
     depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
     min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
@@ -143,7 +143,7 @@ class Family(Sourced):
 
 
 class Choose(Sourced):
-    """The model is to be chosen: the best by a law that the datacenter can train by the deadline."""
+    """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
 
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
     critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
@@ -158,7 +158,7 @@ class Choose(Sourced):
 
 
 class Ideal(Frozen):
-    """The model that the law gives where every GPU is used at its peak all the time."""
+    """The model that the scaling law gives where every GPU is used at its peak all the time."""
 
     flop: float = Field(description="Training compute, 6·N·D.")
     parameters: float = Field(description="That a token meets.")
@@ -167,7 +167,7 @@ class Ideal(Frozen):
 
 
 class ModelChoice(Frozen):
-    """The model that was chosen, and what keeps it from the ideal one."""
+    """The model that was chosen by the scaling law, and what keeps it from the ideal one."""
 
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
     flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")
@@ -258,27 +258,27 @@ class Model(Sourced):
 
     @property
     def kv(self) -> int:
-        """KV heads."""
+        """Key and value heads of the model's attention."""
         return self.kv_heads or self.heads
 
     @property
     def head(self) -> int:
-        """Width of one head."""
+        """Width of one attention head of the model."""
         return self.head_size or self.hidden // self.heads
 
     @property
     def ffn_width(self) -> int:
-        """Width of the FFN of a dense layer."""
+        """Width of the FFN of a dense layer of the model."""
         return self.ffn or 4 * self.hidden
 
     @property
     def moe_layers(self) -> int:
-        """Layers with routed experts."""
+        """Layers of the model with routed experts."""
         return 0 if self.experts is None else self.layers - self.experts.dense_layers
 
 
 class Precision(Sourced):
-    """The type of the matrix products, and the bytes each role takes per element."""
+    """Numeric precision of training: the type of the matrix products, and the bytes each role takes per element."""
 
     compute: Dtype = Field(description="Type in which the matrix products run; picks the peak rate.")
     parameter_bytes: Positive = Field(
@@ -301,14 +301,14 @@ class Precision(Sourced):
 
 
 class _OrName:
-    """Lets the JSON Schema take the name of a catalogue's entry, which is put in its place before the types are."""
+    """A type of the JSON Schema that also takes the name of a catalogue's entry, replaced before validation."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [handler(schema), {"type": "string"}]}
 
 
 class Software(Sourced):
-    """A training framework: what it can run, its switches, and what its mechanisms cost in addition to the GPUs' work.
+    """The software stack of a workload: what the framework can run, its switches, and costs in addition to GPUs' work.
 
     One that does not say what it can run is the user's own, which can run all.
     """
@@ -437,7 +437,7 @@ class Software(Sourced):
     @model_validator(mode="before")
     @classmethod
     def _read_replaced(cls, data: Any) -> Any:
-        """Read keys of earlier versions as the switches that replaced them, and note shares that these cannot say."""
+        """Read a software stack's old keys as the switches that replaced them, and note shares these cannot say."""
         old = sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else []
         if not old:
             return data
@@ -472,7 +472,7 @@ class Software(Sourced):
 
     @model_serializer(mode="wrap")
     def _without_unset_switches(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out later switches that are as before, so that the hash of an instance without them stays."""
+        """Leave out a software stack's later switches that are as before: an instance without them keeps its hash."""
         data: dict[str, Any] = serialise(self)
         before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False, "expert_overlap_layouts": "any"}
         before |= {"fused_gradient_sums": True}
@@ -480,12 +480,12 @@ class Software(Sourced):
 
     @property
     def dispatch_seconds(self) -> float:
-        """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
+        """Seconds of routing and starting one dispatch or combination of an MoE layer, by the software's dispatcher."""
         return float(getattr(self, DISPATCH_SECONDS[self.dispatcher]))
 
     @property
     def host_seconds(self) -> float:
-        """Seconds of a micro-batch that the host keeps GPUs waiting: none where whole iterations are CUDA graphs."""
+        """Seconds of a micro-batch that the host keeps GPUs waiting; none with whole iterations as CUDA graphs."""
         return 0.0 if self.cuda_graphs == "whole" else self.microbatch_seconds
 
     def zero_stages_under(self, stages: int) -> list[Zero]:
@@ -502,7 +502,7 @@ SWITCHES = (
 
 
 class Workload(Sourced):
-    """What to train: a model on a number of tokens."""
+    """The workload of an instance: a model to train on a number of tokens."""
 
     model: Model | str = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
@@ -527,12 +527,12 @@ class Workload(Sourced):
 
     @model_serializer(mode="wrap")
     def _without_unset_rules(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out rules that are not asked for, so that the hash of an instance without them stays."""
+        """Leave out rules of a workload that are not set, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
         return {key: value for key, value in data.items() if key != "framework_rules" or value is not None}
 
     @property
     def rules(self) -> FrameworkRules:
-        """Rules of the framework for layouts; none where layouts are freed of them, or the stack is the user's own."""
+        """Layout rules of the workload's framework; none where it is freed of them, or the stack is the user's."""
         name = self.software.name if isinstance(self.software, Software) else self.software
         return FREE if self.framework_rules is False else rules_of(name)

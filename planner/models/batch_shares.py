@@ -26,7 +26,7 @@ Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLayout:
-    """A layout of a pool, the sequences that it takes and its seconds a step."""
+    """A layout of a GPU pool, the sequences of the batch that it takes and its seconds a step."""
 
     sequences: int
     seconds: float
@@ -35,7 +35,7 @@ class PoolLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareBound:
-    """The result of a search of all shares up to a size: a bound on the seconds per sequence, and the best layout."""
+    """The result of a search of a pool's shares up to a size: a bound on seconds a sequence, and the best layout."""
 
     max_share: int
     sequences: int  # of the best layout where it is proven the best: it is that of smaller shares too, down to its own
@@ -44,7 +44,7 @@ class ShareBound:
 
 @dataclass(slots=True, kw_only=True)
 class PoolSearch:
-    """A pool with what its searches returned: bounds by share, exact seconds of a few, and layouts by sequences."""
+    """A GPU pool with what its searches returned: bounds by share of the batch, exact seconds, and layouts."""
 
     problem: JointProblem
     deadline: Deadline = field(default_factory=Deadline)
@@ -55,7 +55,7 @@ class PoolSearch:
     improvements: int = 0  # times that a point was added or bettered
 
     def rate(self, max_share: int) -> float:
-        """Bound the seconds per sequence of every share up to `max_share`; infinite where no layout fits."""
+        """Bound a pool's seconds a sequence over every share up to `max_share`; infinite where no layout fits."""
         if max_share < 1:
             return math.inf
         known = next((bound for bound in self.bounds if bound.sequences <= max_share <= bound.max_share), None)
@@ -85,7 +85,7 @@ class PoolSearch:
             self.improvements += 1
 
     def min_seconds(self, low: int, high: int) -> float:
-        """Bound the seconds of a step of every share from `low` to `high`."""
+        """Bound a pool's seconds a step over every share of the batch from `low` to `high` sequences."""
         if not 0 < low == high or self.problem.max_sequences > SMALL_BATCH:
             return low * self.rate(high) if low else 0.0
         if low not in self.exact:  # the fewest seconds of exactly as many; infinite where no layout makes them up
@@ -101,12 +101,12 @@ class PoolSearch:
 
 
 def sequences_of(strategy: ParallelStrategy) -> int:
-    """Return the sequences of a step."""
+    """Return the sequences of the batch that a pool's layout takes in a step."""
     return strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
 
 
 def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
-    """Return every way to make up n sequences, as pins: replicas, micro-batches and sequences of one."""
+    """Yield every way to make up a share of n sequences, as pins: replicas, micro-batches and sequences of one."""
     gpus = (problem.instance.hardware.racks or 0) * problem.gpus
     for size in MICRO_BATCHES:
         for replicas in range(1, min(gpus, n // size) + 1):
@@ -119,7 +119,7 @@ def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
 
 
 def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) -> Iterator[ParallelStrategy]:
-    """Return a layout with every other number of micro-batches that fits memory and the batch."""
+    """Yield a pool's layout with every other number of micro-batches that fits memory and the batch."""
     first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
     step = first if problem.rules.whole_rounds else 1
     for number in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
@@ -131,7 +131,7 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The best shares by pool (None: it does not train; empty: none was found), with their rate and its bound."""
+    """The best shares of the batch by pool (None: it does not train; empty: none), their rate and its bound."""
 
     points: tuple[PoolLayout | None, ...]
     rate: float
@@ -143,7 +143,7 @@ class Shares:
 
 @dataclass(slots=True, kw_only=True)
 class BatchSearch:
-    """The search for the shares; `tail` is the exposed exchange of layouts that train, `min_tail` a bound on it."""
+    """The search for batch shares; `tail` is the exposed exchange of pools that train, `min_tail` a bound on it."""
 
     pools: list[PoolSearch]
     batch: int
@@ -154,7 +154,7 @@ class BatchSearch:
     improvements: int = 0
 
     def bound(self, box: Box) -> float:
-        """Bound the seconds per sequence of a box of shares: the T that its smallest shares need, over its most."""
+        """Bound seconds a sequence in a box of batch shares: the T its smallest need, over its most sequences."""
         # Within T seconds a pool takes at most T / rate sequences, and its largest share; T over their sum grows with
         # T.
         rates = [pool.rate(high) for pool, (_, high) in zip(self.pools, box, strict=True)]
@@ -174,7 +174,7 @@ class BatchSearch:
         return seconds / min(self.batch, sequences) + tail / min(self.batch, sum(high for _, high in box))
 
     def improve(self) -> None:
-        """Join the layouts known so far: for each pool's step time, the most sequences that all finish within it."""
+        """Join pools' known layouts: for each one's step time, the shares of the batch that finish within it."""
         improvements = sum(pool.improvements for pool in self.pools)
         if improvements == self.improvements:
             return
@@ -200,7 +200,7 @@ class BatchSearch:
             first_plan_found()
 
     def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
-        """Return a layout of each pool, or none, that together take the most sequences of the batch within a time."""
+        """Return a layout of each pool, or none, that together take the most of the batch within a time."""
         # The sums that the first pools can reach are bits of an integer, pool after pool.
         reached, options, mask = [1], [], (1 << (self.batch + 1)) - 1
         for pool in self.pools:
@@ -219,7 +219,7 @@ class BatchSearch:
         return tuple(reversed(points))
 
     def tightened(self, box: Box) -> Box | None:
-        """Return a box narrowed to the shares that could beat the best; None where none could."""
+        """Return a box narrowed to the batch shares that could beat the best; None where none could."""
         if not math.isfinite(self.rate):
             return box
         total = min(self.batch, sum(high for _, high in box))

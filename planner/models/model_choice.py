@@ -19,7 +19,7 @@ MAX_LAYERS = 10**5  # far above any model
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
-    """Return the family's model of `layers` layers whose heads are `units` times the family's multiple."""
+    """Return a family's model of `layers` layers whose heads are `units` times the family's multiple."""
     heads = units * family.heads_multiple_of
     hidden = heads * family.head_size
     ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
@@ -39,12 +39,12 @@ def model_of(family: Family, layers: int, units: int) -> Model:
 
 
 def size(model: Model) -> int:
-    """Return the parameters that the laws are about: those that a token meets, embeddings included."""
+    """Return the parameters of a model that scaling laws are about: those that a token meets, embeddings included."""
     return transformer.active_parameters(model, embedding=True)
 
 
 def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None:
-    """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built."""
+    """Return the family's model shape nearest to the depth law at the target's parameters, if any can be built."""
     # Parameters grow with the layers of a width, so that the layers with the target's are a range, and the nearest to
     # the law among them are its ends or the law's own neighbours. Of shapes as near the one nearest to the target.
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
@@ -75,7 +75,7 @@ START = 24, 31  # powers of ten of FLOP among which a model to start from is sou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCandidate:
-    """A model with its training: 6·N·D is the compute."""
+    """A model that scaling laws choose, with its tokens and batch: 6·N·D is the compute in FLOP."""
 
     model: Model
     parameters: float
@@ -84,14 +84,14 @@ class ModelCandidate:
 
 
 def law_of(choose: Choose) -> PointsLaw | LossLaw:
-    """Return the law by which the size is chosen, its name resolved."""
+    """Return the scaling law by which the model's size is chosen, its name resolved."""
     if isinstance(choose.law, str):
         raise TypeError("the instance still has the name of a law")
     return choose.law
 
 
 def loss_law_of(choose: Choose) -> LossLaw:
-    """Return the law of the loss: the one of the size where that is a law of loss."""
+    """Return the scaling law of the loss: the one that chooses the model's size where that is a law of loss."""
     law = choose.law if isinstance(choose.law, LossLaw) else choose.loss
     if isinstance(law, str):
         raise TypeError("the instance still has the name of a law")
@@ -99,7 +99,7 @@ def loss_law_of(choose: Choose) -> LossLaw:
 
 
 def model_for(choose: Choose, flop: float) -> ModelCandidate:
-    """Return the model of the family that the law gives for a compute; InputError: no shape is near its parameters."""
+    """Return the family's model that scaling laws choose for `flop` of compute; InputError: no shape is near it."""
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")
@@ -120,7 +120,7 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
 
 
 def any_model(choose: Choose) -> ModelCandidate:
-    """Return a model of the family to start from: of the smallest power of ten of compute that has one."""
+    """Return a model of the family to start the choice from: of the smallest power of ten of compute with one."""
     for exponent in range(*START):
         try:
             return model_for(choose, 10.0**exponent)
@@ -130,7 +130,7 @@ def any_model(choose: Choose) -> ModelCandidate:
 
 
 def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
-    """Return the instance that trains a candidate; the user's own limit on the batch stays."""
+    """Return the instance that trains a chosen model; the user's own limit on the batch is kept."""
     given = [limit for limit in (instance.limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]
     batch = max(min(given), float(instance.workload.sequence_length)) if given else None
     own = {"workload__model": candidate.model, "workload__tokens": candidate.tokens}

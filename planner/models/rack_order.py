@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import fold, width
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.plan.plan_sections import Assignment
 
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ RunContents = tuple[Counts, Counts, Counts]  # of a stripe by a run: the stripe'
 
 @lru_cache(maxsize=4096)
 def units(stages: int, blocks: int, stripes: int) -> Ints:
-    """Return the place of every unit in the order of racks; shape (stages, blocks)."""
+    """Return the place of every unit (a block's rack stage) in the order of a site's racks; shape (stages, blocks)."""
     # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
     # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
@@ -41,14 +41,14 @@ def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the share of the all-reduce groups that are whole under one leaf, one entry a size of leaf domains."""
+    """Return the share of all-reduce groups whole under one leaf in an order of racks, by size of leaf domain."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
 def leaving(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool, shares: bool = True) -> Floats:
-    """Count the traffic that leaves runs of `sizes` units, from the first unit on, where racks are ordered in stripes.
+    """Count the traffic that leaves runs of `sizes` units of a site's rack order, racks ordered in stripes.
 
     By numbers of stripes and sizes: the most pipeline flows that leave or enter a run, each of a unit, the most
     all-reduces that leave one, and the largest share of a stage's units, which is left at zero without `shares`.
@@ -70,7 +70,7 @@ def leaving(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool,
 
 @lru_cache(maxsize=16)
 def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
-    """Tile places by runs of each size; return the edges of all, the lower edge of each run, and each size's first."""
+    """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
     size, order = np.array(sizes), np.arange(len(sizes))
     count = -(-every // size)
     first = np.cumsum(count) - count
@@ -80,7 +80,7 @@ def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
 
 
 class _Runs:
-    """Runs of equal size that tile the order of units, of several sizes one after another, under numbers of stripes.
+    """Runs of equal size that tile the rack order's units, one size after another, under numbers of stripes.
 
     A stripe is w stages wide, and each of its parts of a block takes w units. A run lies between the edges `low` and
     `low + 1`; those of a size begin at `first`.
@@ -97,7 +97,7 @@ class _Runs:
         self.behind = edges - (k * small + np.minimum(k, larger)) * blocks
 
     def flows(self, *, wrap: bool) -> Counts:
-        """Count the most flows that leave or enter a run of each size.
+        """Count the most pipeline flows that leave or enter a run of each size in the rack order.
 
         Flows go along a stripe to the next unit of a block's part, from its last unit to the first in the next stripe,
         and with `wrap` from the last stripe to the first. Sources and targets of each kind ascend together, so those
@@ -116,13 +116,13 @@ class _Runs:
         return self._most(np.maximum(out, into))
 
     def _crossing(self, source: Counts, target: Counts) -> tuple[Counts, Counts]:
-        """Return the flows out of runs and into them, given how many start and end before each edge."""
+        """Return the flows out of runs of the rack order and into them, given starts and ends before each edge."""
         starts, ends, begun, ended = (x[at] for x in (source, target) for at in (self.low, self.low + 1))
         within = np.maximum(0, ended - starts)
         return ends - starts - within, ended - begun - within
 
     def stripes_met(self) -> tuple[Counts, tuple[RunContents, RunContents]]:
-        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends."""
+        """Count the whole stripes inside each run of the rack order, and return its parts of those at its ends."""
         # The contents are the width, and two places after the stripe's start; those of the last stripe are empty where
         # it is the first.
         (k, width, start), (k_end, width_end, end) = (
@@ -133,7 +133,7 @@ class _Runs:
         return k_end - k - 1, (first, (width_end, np.zeros_like(start), np.where(several, end, 0)))
 
     def allreduces(self) -> Counts:
-        """Count the most stages that are in a run of each size and elsewhere too."""
+        """Count the most stages with racks both in a run of each size and elsewhere: all-reduces that leave it."""
         # A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds
         # those whole whose units of the first block and of the last are both in it.
         cut = np.zeros((1, 1), dtype=np.int32)
@@ -143,7 +143,7 @@ class _Runs:
         return self._most(cut)
 
     def most_of_a_stage(self) -> Counts:
-        """Count the most units of one stage in a run of each size: of a part of a stripe its first has the most."""
+        """Count the most units of one stage in a run of each size of the rack order."""
         amid, ends = self.stripes_met()
         whole = np.where(amid > 0, self.blocks, 0)
         return self._most(np.maximum.reduce([whole, *(-(-(end - start) // wide) for wide, start, end in ends)]))
@@ -154,7 +154,7 @@ class _Runs:
 
 
 def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool) -> tuple[Ints, Ints]:
-    """Count the pipeline flows and the allreduces that leave or enter the first run of `sizes` units, fewer than all.
+    """Count the pipeline flows and all-reduces that leave or enter the first run of `sizes` units of the rack order.
 
     The counts are in closed form, by stripes (rows) and sizes (columns), and at most the maximum over all runs. The
     first run holds k whole stripes, and of the next q whole parts of blocks and r stages of one more.
@@ -174,7 +174,7 @@ def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: boo
 
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
-    """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
         first = 0

@@ -12,8 +12,8 @@ from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.fabric_designs import design_fault, design_of
-from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, fibre
 from planner.physics.training import step_prediction

@@ -1,7 +1,4 @@
-"""What comes back: the decisions, their metrics and their certificates, and how a plan is looked at.
-
-The views of a plan are named here, so that a plan has the methods, and provided by the layers above it.
-"""
+"""The plan that a solve returns: decisions, metrics, certificates, and its views, which the layers above provide."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +9,12 @@ _VIEWS: dict[str, Callable[..., Any]] = {}
 
 
 def provide(views: dict[str, Callable[..., Any]]) -> None:
-    """Take the functions that show a plan, by the names of its methods; `import planner` gives them."""
+    """Register the functions that show a plan, by the names of its methods; `import planner` gives them."""
     _VIEWS.update(views)
 
 
 def view(name: str) -> Callable[..., Any]:
-    """Return the function behind a method of a plan."""
+    """Return the registered function behind a method of a plan."""
     try:
         return _VIEWS[name]
     except KeyError:

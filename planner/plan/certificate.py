@@ -1,4 +1,4 @@
-"""What is proven: certificates, bounds, conflicts and violations; over which space, how, and columns excluded."""
+"""Certificates of a plan: bounds, conflicts and violations; over which space, how, and the columns excluded."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
@@ -18,7 +18,7 @@ LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Certificate(Frozen):
-    """What was proven of one decision, and by whom."""
+    """The certificate of one decision of a plan: what was proven, and by which solver."""
 
     status: Status = Field(description="What was proven.")
     objective: float | None = Field(description="Value of the decision.")
@@ -44,7 +44,7 @@ class Certificate(Frozen):
 
 
 class CheaperPlan(Frozen):
-    """A plan that is almost as fast for less money."""
+    """A cheaper plan in a certificate: almost as fast for less money."""
 
     days_to_train: float = Field(description="Its days.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -64,7 +64,7 @@ class SimplerPlan(Frozen):
 
 
 class FreedLayout(Frozen):
-    """The plan's degrees, batch and network with the layers that no framework's rules share out among stages."""
+    """A plan's degrees, batch and network with the layers shared out among stages by no framework's rules."""
 
     framework: str = Field(description="Whose rules bind the plan's own.")
     faster: float = Field(description="The plan's step over its step, less one: 0.005 is 0.5 % faster.")
@@ -74,7 +74,7 @@ class FreedLayout(Frozen):
 
 
 class ChoiceEnd(Frozen):
-    """What one end of the choice left: ends decide in order between plans that tie."""
+    """One end of the choice between plans that tie: what it left, as ends decide in order."""
 
     name: EndName = Field(
         description="The fastest plan; within the tolerance of its days the cheapest; within the tolerance of that "
@@ -91,7 +91,7 @@ class ChoiceEnd(Frozen):
 
 
 class ObjectiveValue(Frozen):
-    """The plan's figure of merit and what is proven of it."""
+    """The objective of a plan: its value, and the bound that is proven of it."""
 
     name: str = Field(description="What is minimized, as the instance names it.")
     value: float | None = Field(description="Of the plan; null: there is none.")
@@ -141,7 +141,7 @@ def decision_of(rules: Collection[str]) -> Decision:
 
 
 class Conflict(Frozen):
-    """Why there is no plan: a smallest set of rules that cannot be met together; no rules: which is not known."""
+    """The conflict for which there is no plan: a smallest set of rules that cannot be met together; none: unknown."""
 
     decision: Decision = Field(description="The decision that has no answer.")
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
@@ -154,7 +154,7 @@ class Conflict(Frozen):
 
     @property
     def in_words(self) -> str:
-        """The rules in a sentence."""
+        """The rules of the conflict in a sentence."""
         if len(self.rules) == 1:
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
@@ -182,7 +182,7 @@ def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
 
 
 class LayoutChoices(Frozen):
-    """The choices of a layout that cut the model and its sequences."""
+    """The choices of a layout in a joint proof that divide the model and its sequences."""
 
     tensor_parallel: int = Field(description="As in the layout.")
     tensor_parallel_inner: int = Field(1, description="As in the layout.")
@@ -197,7 +197,7 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A way to cut the model that would be faster than the bound on a free network: the sites refused each such choice.
+    """A way to divide the model that would beat the bound on a free network, and whose every choice the sites refused.
 
     It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
     """
@@ -248,7 +248,7 @@ class JointProof(Frozen):
 
 
 class AlternativeProof(Frozen):
-    """What the proof rests on for one alternative to the hardware, or for another start."""
+    """The joint proof for one alternative to the hardware, or for another month in which training starts."""
 
     accelerator: str = Field(description="Its GPU.")
     rack: str = Field(description="Its rack.")
@@ -359,7 +359,7 @@ def declared_space(rules: FrameworkRules) -> str:
 
 
 def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wavelengths: int) -> str:
-    """Return what the sites of a plan were asked for, in words."""
+    """Write, for the certificate of a plan's sites, what the split over sites was given."""
     return (
         f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
         f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
@@ -367,7 +367,7 @@ def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wave
 
 
 def given_to_pool(racks: int | None, slowdown: float) -> str:
-    """Return for which racks and which network the proof of a pool holds, in words."""
+    """Write, for the certificate of a pool, for which racks and which network it holds."""
     return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"
 
 

@@ -1,4 +1,4 @@
-"""What comes back: decisions, metrics, certificates, the run and the curve; also flat, as figures by dotted name."""
+"""The plan: decisions, metrics, certificates, the run and the curve; also flat, as figures by dotted name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -25,7 +25,7 @@ from planner.units import counted
 
 
 class SiteRun(Frozen):
-    """What one site draws over the counted years."""
+    """Energy, money and carbon of one site of a plan over the counted years."""
 
     facility_mw: float = Field(description="Drawn all the time, overhead included.")
     energy_mwh: float = Field(description="Over the counted years.")
@@ -35,7 +35,7 @@ class SiteRun(Frozen):
 
 
 class YearRun(Frozen):
-    """One year of operation; the last may be a part of one."""
+    """Energy and money of one year of a plan's operation; the last may be a part of one."""
 
     years: float = Field(description="1, or the part of the last year that is counted.")
     energy_mwh: float = Field(description="Drawn by all sites.")
@@ -43,7 +43,7 @@ class YearRun(Frozen):
 
 
 class RunPlan(Frozen):
-    """The whole run in energy, money and carbon; dollars of today, not discounted."""
+    """The whole run of a plan in energy, money and carbon; dollars of today, not discounted."""
 
     days: float = Field(description="Days to train on a calendar.")
     years: float = Field(description="Of operation that are counted: limits.operation_years, else the run itself.")
@@ -60,7 +60,7 @@ class RunPlan(Frozen):
 
 
 class CurvePoint(Frozen):
-    """A plan on the curve, in short."""
+    """A plan on the curve of money against days, in short."""
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -89,7 +89,7 @@ def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 class Curve(Frozen):
-    """The curve of an instance in a box of money and days."""
+    """The curve of money against days of an instance, in a box of both."""
 
     points: tuple[CurvePoint, ...] = Field(description="Capital ascending, days descending; none beats another.")
     epsilon: float | None = Field(
@@ -108,7 +108,7 @@ class Curve(Frozen):
 
 
 class Cost(Frozen):
-    """What the plan costs."""
+    """The cost of a plan by its parts."""
 
     capex_usd: dict[str, float] = Field(description="Capital by part, in dollars.")
     opex_usd_per_year: dict[str, float] = Field(description="A year's operation by part, in dollars.")
@@ -117,13 +117,13 @@ class Cost(Frozen):
 
 
 def _of_its_kind(data: Any, validate: Callable[[Any], Instance]) -> Instance:
-    """Read an instance without a workload as the question about a fabric that it is."""
+    """Read the instance of a plan that has no workload as the question about a fabric that it is."""
     alone = isinstance(data, Mapping) and data.get("workload") is None and data.get("network") is not None
     return FabricInstance.model_validate(data) if alone else validate(data)
 
 
 class Plan(Frozen):
-    """A self-contained answer: the instance as solved, the decisions and the proofs."""
+    """A plan: a self-contained answer with the instance as solved, the decisions and the proofs."""
 
     schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     planner_version: str = Field(description="That made the plan.")
@@ -173,7 +173,7 @@ class Plan(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_older_keys(cls, data: Any) -> Any:
-        """Hash the instance anew under the keys of today, where the plan states the hash of those in the file."""
+        """Hash the instance of a plan file anew under today's keys, if the file states the hash under its own keys."""
         if not isinstance(data, Mapping) or not isinstance(data.get("instance"), dict):
             return data
         if data.get("instance_sha256") != instance_sha256(data["instance"]):
@@ -193,24 +193,24 @@ class Plan(Frozen):
         return view("to_frame")(self)
 
     def plot_step(self, *, ax: Any = None) -> Any:
-        """Draw the parts of a training step on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the parts of the plan's training step on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_step")(self, ax=ax)
 
     def plot_memory(self, *, ax: Any = None) -> Any:
-        """Draw what the worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
+        """Draw what the plan's worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_memory")(self, ax=ax)
 
     def plot_cost(self, *, ax: Any = None) -> Any:
-        """Draw the capital by part on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the plan's capital by part on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_cost")(self, ax=ax)
 
     def plot_sites(self, *, ax: Any = None) -> Any:
-        """Draw the sites on a map on matplotlib axes, those given or new ones; return the axes."""
+        """Draw the plan's sites on a map on matplotlib axes, those given or new ones; return the axes."""
         return view("plot_sites")(self, ax=ax)
 
     @property
     def counted_usd(self) -> float:
-        """The total of the bill as the budget counts it: with a year of the soft rules that are broken; 0 without."""
+        """Dollars of the plan as the budget counts them: the bill and a year of broken soft rules; 0 without a bill."""
         return 0.0 if self.cost is None else self.cost.total_usd + (self.sites.excess_usd if self.sites else 0.0)
 
     def _repr_html_(self) -> str:
@@ -239,7 +239,7 @@ def _open_sites(row: Row) -> list[str]:
 
 
 def decisions_of(row: Row) -> dict[str, str]:
-    """Return in short what a row decides, by lane; a lane of which it says nothing is left out."""
+    """Return in short what a plan's row of figures decides, by lane; a lane of which it says nothing is left out."""
     sites = _open_sites(row)
     lines = [f"{name} x{count}" for name, count in _named(row, "sites.new_lines.", ".circuits") if count]
     layers = row.get("model_choice.layers") or row.get("workload.model.layers")
@@ -364,7 +364,7 @@ def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
 
 
 def runs(counts: tuple[int, ...]) -> str:
-    """Write a list of counts shortly: `3x2 1` is 2 2 2 1."""
+    """Write a list of counts in a plan, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
     parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
 

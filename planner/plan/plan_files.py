@@ -1,4 +1,4 @@
-"""Read a plan from its file, and recognise which kind of file data are."""
+"""Read a plan from its file, and recognise which kind of file JSON data are (instance, plan, job, placement)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,14 +46,14 @@ REMEDIES: dict[tuple[Kind, Kind], str] = {  # what to do with a file of a kind, 
 
 
 def kind_of(data: Any) -> Kind | None:
-    """Return the kind of file that JSON data are by their keys; None where it cannot be told."""
+    """Return which kind of file (instance, plan, job) JSON data are, by their keys; None where it cannot be told."""
     if not isinstance(data, Mapping):
         return None
     return next((kind for kind, keys in MARKS if all(key in data for key in keys)), None)
 
 
 def of_kind(data: Mapping[str, Any], where: str, due: Kind) -> dict[str, Any]:
-    """Return data without the `$schema` for editors. InputError: they are of another kind than is due; what to do."""
+    """Return a file's data without the editors' `$schema`. InputError: another kind of file than is due; what to do."""
     kind = kind_of(data)
     # A question may be the rest of an instance.
     if kind is not None and kind != due and (kind, due) != ("question", "instance"):

@@ -13,7 +13,7 @@ from planner.units import words
 
 
 class Assumptions(Frozen):
-    """What the step time assumes of the network, which may be no slower."""
+    """Assumptions of a plan's step time about the network, which may be no slower."""
 
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
@@ -24,7 +24,7 @@ class Assumptions(Frozen):
 
 
 class LayoutMetrics(Frozen):
-    """What the layout is predicted to do."""
+    """Metrics that are predicted of a plan's layout."""
 
     step_seconds: float = Field(description="One optimiser step.")
     breakdown_seconds: dict[str, float] = Field(description="Parts that sum to step_seconds.")
@@ -54,7 +54,7 @@ class LayoutMetrics(Frozen):
 
     @property
     def fits_memory(self) -> bool:
-        """Return whether the fullest GPU holds what the layout needs."""
+        """Return whether the fullest GPU can hold what the plan's layout needs."""
         return self.memory_bytes_per_gpu <= self.memory_limit_bytes
 
 
@@ -86,12 +86,12 @@ LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate sa
 
 
 def name_of_part(key: str) -> str:
-    """Return a part of a step, or of a GPU's memory, in words."""
+    """Return the name of a part of a plan's step, or of a GPU's memory, in words."""
     return PART_NAMES.get(key, words(key))
 
 
 class LayoutPlan(Frozen):
-    """The parallel strategy of a training step."""
+    """The layout of a plan: the parallel strategy of a training step."""
 
     accelerator: str = Field("", description="GPU that was chosen, where the hardware has alternatives.")
     tensor_parallel: int = Field(description="GPUs that share each matrix (TP).")
@@ -126,27 +126,27 @@ class LayoutPlan(Frozen):
 
     @property
     def degrees(self) -> tuple[int, int, int]:
-        """Degrees of tensor, context and expert parallelism."""
+        """Degrees of tensor, context and expert parallelism of the plan's layout."""
         return self.tensor_parallel, self.context_parallel, self.expert_parallel
 
     @property
     def stage_gpus(self) -> int:
-        """GPUs of one stage of a replica."""
+        """GPUs of one pipeline stage of a replica in the plan's layout."""
         return self.tensor_parallel * self.context_parallel
 
     @property
     def rack_stages(self) -> int:
-        """Groups of racks that carry different stages: what the fabric joins and the placement places."""
+        """Groups of racks for the layout's different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
     @property
     def whole_racks(self) -> int:
-        """Racks that carry stages, where no rack carries parts of two that are not together in others."""
+        """Racks that carry stages of the layout, where no rack carries parts of two that are not together in others."""
         return self.rack_stages * sum(self.racks_per_stage_by_site.values())
 
 
 class PoolsPlan(Frozen):
-    """Shares of each step's batch of pools of different GPUs, in sequences; each pool has its own strategy."""
+    """The pools section of a plan: each pool's share of a step's batch, in sequences, and its own strategy."""
 
     sequences: dict[str, int] = Field(description="Of a step, by pool; 0: the pool does not train.")
     layouts: dict[str, LayoutPlan] = Field(description="Of each pool that trains, for its share of the batch.")
@@ -159,12 +159,12 @@ class PoolsPlan(Frozen):
 
 
 def layout_in_short(layout: LayoutPlan) -> str:
-    """Write a layout in a few words: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
+    """Write a plan's layout in short: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
     return in_short((*layout.degrees, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
 
 
 def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> str:
-    """Write degrees of tensor, context, expert, pipeline and data parallelism, and chunks a stage, in a few words."""
+    """Write in short a layout's tensor, context, expert, pipeline and data parallelism, and chunks a stage."""
     *inner, pipeline, data = degrees
     parts = [f"{name} {degree}" for name, degree in zip(("TP", "CP", "EP"), inner, strict=True) if degree > 1]
     chunks = f", v {virtual_stages}" if virtual_stages > 1 else ""
@@ -172,7 +172,7 @@ def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> st
 
 
 class ReliabilityPlan(Frozen):
-    """Recovery after a stop, checkpoints, spare racks, and the share of time that trains."""
+    """The reliability section of a plan: recovery after a stop, checkpoints, spare racks, share of time that trains."""
 
     recovery: Recovery = Field(description="How the job goes on behind a stop.")
     checkpoint_target: CheckpointTarget = Field(description="Where checkpoints go that every stop goes back to.")
@@ -194,7 +194,7 @@ class ReliabilityPlan(Frozen):
 
 
 class Tier(Frozen):
-    """One tier of a site's fabric."""
+    """One tier of switches of a site's fabric in a plan."""
 
     name: Literal["leaf", "spine", "core", "super-spine"] = Field(description="Of the tier.")
     switch: str = Field("", description="Its box, by name; empty: the leaf's.")
@@ -206,7 +206,7 @@ class Tier(Frozen):
 
 
 class WanGateway(Frozen):
-    """The switches of a site at which the wide area ends, not part of the tiers; counts are over all networks."""
+    """The WAN gateway of a plan's site: switches, not in tiers, at which wavelengths end; counts over all networks."""
 
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
@@ -221,7 +221,7 @@ class WanGateway(Frozen):
 
 
 class SharedLink(Frozen):
-    """Slowdowns over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
+    """Slowdowns in a plan over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
 
     link: Literal["nic", "leaf", "pod", "zone"] = Field(description="A GPU's NIC, or the uplinks.")
     pipeline_send_slowdown: float = Field(description="Of pipeline exchange alone.")
@@ -230,7 +230,7 @@ class SharedLink(Frozen):
 
 
 class SiteFabric(Frozen):
-    """The fabric of one site; counts are of switches and of cables (all planes together), without its WAN gateway's."""
+    """The fabric of one site of a plan; counts are of switches and of cables of all planes, not its WAN gateway's."""
 
     switch: str = Field(description="The box of a leaf, by name.")
     planes: int = Field(description="Networks side by side.")
@@ -277,17 +277,17 @@ class SiteFabric(Frozen):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The box of each tier, by name."""
+        """The switch model of each tier of a plan's fabric, by the tier's name."""
         return tuple(tier.switch or self.switch for tier in self.tiers)
 
     @property
     def boxes(self) -> str:
-        """Every box of the tiers, by name, in words."""
+        """Every switch box of the tiers of a plan's fabric, by name, in words."""
         return " and ".join(dict.fromkeys(self.models))
 
 
 class TransportFactor(Frozen):
-    """The transport's slowdown in runs on a reference tree: the plan takes it in place of the constant."""
+    """The transport factor of a plan: slowdown in runs on a reference tree, which replaces the constant."""
 
     transport: Literal["ecmp", "spray", "adaptive"] = Field(description="That was simulated.")
     pattern: Literal["permutation"] = Field("permutation", description="Of the flows.")
@@ -302,7 +302,7 @@ class TransportFactor(Frozen):
 
 
 class FabricAlternative(Frozen):
-    """Another kind of fabric for the same hosts: its cheapest design, or why there is none."""
+    """Another kind of fabric for the same hosts of a plan: its cheapest design, or why there is none."""
 
     name: str = Field(description="Family and tiers.")
     lost: str = Field(description="Why it was not chosen; empty for the fabric that was.")
@@ -317,7 +317,7 @@ class FabricAlternative(Frozen):
 
 
 class FabricPlan(Frozen):
-    """The fabric of every site."""
+    """The fabric section of a plan: the fabric of every site."""
 
     sites: dict[str, SiteFabric] = Field(description="By site.")
     certificate: Certificate = Field(description="What is proven of it.")
@@ -327,7 +327,7 @@ class FabricPlan(Frozen):
 
 
 class Assignment(Frozen):
-    """A piece of a stage's replica group on one leaf domain."""
+    """The placement of a piece of a stage's replica group on one leaf domain, in a plan."""
 
     stage: int = Field(description="Rack stage, from 0.")
     leaf_domain: int = Field(description="Leaf domain, from 0.")
@@ -335,13 +335,13 @@ class Assignment(Frozen):
 
 
 class SitePlacement(Frozen):
-    """Which racks of a site carry which stages."""
+    """The placement section of a plan for one site: which racks carry which stages."""
 
     assignment: tuple[Assignment, ...] = Field(description="Racks of every stage and leaf domain.")
 
 
 class PlacementPlan(Frozen):
-    """Which racks carry which ranks; groups are the stages' replica groups, one per stage and site."""
+    """The placement section of a plan: which racks carry which ranks; groups are replica groups, by stage and site."""
 
     groups: int = Field(description="All-reduce groups of all sites.")
     groups_leaf_local: int = Field(description="Those in one leaf domain.")
@@ -360,7 +360,7 @@ class PlacementPlan(Frozen):
 
 
 class Site(Frozen):
-    """One open site."""
+    """One open site of a plan."""
 
     id: str = Field(description="Of its node.")
     balancing_authority: str = Field(description="Its area.")
@@ -377,7 +377,7 @@ class Site(Frozen):
 
 
 class Link(Frozen):
-    """The wide-area link between two sites."""
+    """The wide-area link between two sites of a plan."""
 
     a: str = Field(description="Site at one end.")
     b: str = Field(description="Site at the other end.")
@@ -391,28 +391,28 @@ class Link(Frozen):
 
 
 class Flow(Frozen):
-    """Power on a corridor, positive from a to b."""
+    """Power flow on a corridor of the grid in a plan, positive from a to b."""
 
     line: str = Field(description="Its id.")
     mw: float = Field(description="Power from a to b, in MW; below 0: the other way.")
 
 
 class NewCircuits(Frozen):
-    """Circuits built in a corridor."""
+    """Circuits that a plan builds in a corridor of the grid."""
 
     line: str = Field(description="Its id.")
     circuits: int = Field(description="That are built.")
 
 
 class Upgrade(Frozen):
-    """Steps of interconnect bought at a node."""
+    """Steps of interconnect that a plan buys at a node of the grid."""
 
     node: str = Field(description="Whose interconnect grows.")
     steps: int = Field(description="That are bought.")
 
 
 class Excess(Frozen):
-    """How far a soft rule is broken, and what that weighs."""
+    """How far a plan breaks a soft rule of the grid, and what that weighs."""
 
     rule: str = Field(description="The row: headroom[PJM].")
     amount: float = Field(description="By which it is broken, in its unit.")
@@ -421,7 +421,7 @@ class Excess(Frozen):
 
 
 class ScenarioRun(Frozen):
-    """How the split runs in one scenario."""
+    """How the sites of a plan run in one scenario of the grid."""
 
     running_mw: dict[str, float] = Field(description="What each site draws.")
     generation_mw: dict[str, float] = Field(default_factory=dict, description="Power that each node feeds in, in MW.")
@@ -430,7 +430,7 @@ class ScenarioRun(Frozen):
 
 
 class SitesPlan(Frozen):
-    """How the campus splits over sites."""
+    """The sites section of a plan: how the campus splits over sites."""
 
     sites: tuple[Site, ...] = Field(description="That are open.")
     links: tuple[Link, ...] = Field((), description="Between sites, as estimated.")
@@ -446,12 +446,12 @@ class SitesPlan(Frozen):
 
     @property
     def excess_usd(self) -> float:
-        """Price of a year of the soft rules that are broken: not billed, and counted where plans are compared."""
+        """Price of a year of the soft grid rules that a plan breaks: not billed, but counted to compare plans."""
         return math.fsum(over.usd_per_year for over in self.excess)
 
 
 class ExchangeForm(Frozen):
-    """One form that the gradient exchange could take."""
+    """One form (ring, tree, hierarchical) that the gradient exchange of a plan's sites could take."""
 
     name: Literal["ring", "tree", "hierarchical"] = Field(description="How sites exchange gradients.")
     order: tuple[str, ...] = Field(description="Sites around the ring; the root first; group after group.")
@@ -460,7 +460,7 @@ class ExchangeForm(Frozen):
 
 
 class WanRoute(Frozen):
-    """A share of a demand on one route, and where it goes while that is cut."""
+    """A share of a wide-area demand on one fibre route in a plan, and its backup route while that is cut."""
 
     share: float = Field(description="Of the demand.")
     edges: tuple[str, ...] = Field(description="Ids from end to end.")
@@ -475,7 +475,7 @@ class WanRoute(Frozen):
 
 
 class WanDemand(Frozen):
-    """What the wide area carries between two places."""
+    """What the wide area of a plan carries between two sites."""
 
     name: str = Field(description="Of the demand.")
     a: str = Field(description="Site at one end.")
@@ -489,7 +489,7 @@ class WanDemand(Frozen):
 
 
 class WanEdge(Frozen):
-    """A lit stretch of fibre."""
+    """A lit fibre edge in the wide area of a plan."""
 
     id: str = Field(description="Of the edge.")
     a: str = Field(description="Fibre node or site at one end.")
@@ -503,7 +503,7 @@ class WanEdge(Frozen):
 
 
 class WanPlan(Frozen):
-    """The fibre between the sites as it is lit."""
+    """The wide-area section of a plan: the fibre between the sites as it is lit."""
 
     exchange: Literal["ring", "tree", "hierarchical"] | None = Field(description="Null: one site trains.")
     window_seconds: float = Field(description="Time in which the exchange of a stage is done.")
@@ -528,7 +528,7 @@ class WanPlan(Frozen):
 
 
 def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], demand: WanDemand) -> set[str]:
-    """Return the nodes that a route passes on its way, without those at which its sites are joined to the fibre."""
+    """Return the fibre nodes that a WAN route passes, without those at which its sites are joined to the fibre."""
     joined, seen = {demand.a, demand.b}, set[str]()
     for name in route:
         start, end = ends.get(name, ("", ""))  # an edge that a check will miss

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.solve_joint import Solving

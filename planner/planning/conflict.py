@@ -10,7 +10,7 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache

@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import NodeLoad, Options, Relaxation
-from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving

@@ -63,9 +63,9 @@ FLOW_BYTES: dict[TransportName, float] = {"ecmp": 8e6, "spray": 24e6}
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; several rails at a leaf that takes all hosts; spines, and cores with super-spines, of "
-    "other models with a leaf's ports; cores that spine positions share, in four tiers equally many each, and "
-    "super-spines that positions above cores share"
+    "allowed, every host cabled; several rails at a leaf, where they divide the GPUs of a host; spines, and cores with "
+    "super-spines, of other models with a leaf's ports; cores that spine positions share, in four tiers equally many "
+    "each, and super-spines that positions above cores share"
 )
 
 
@@ -349,7 +349,7 @@ class FabricSearch:
         design = template.design
         switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
         every = design.racks * design.gpus_per_rack
-        if design.grouped or switch.planes > MAX_PLANES or every < 2:
+        if design.grouped or switch.planes > MAX_PLANES:
             return NO_TAILS
         joined = template.family != "rail-only" and (design.joined or design.pods == 1)
         rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
@@ -358,7 +358,7 @@ class FabricSearch:
         slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
         hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
         whole = design.permutation_slowdown if joined else 1.0
-        if (hosts or 0) * whole > MOST_SIMULATED:
+        if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
         hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)

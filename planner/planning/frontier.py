@@ -13,7 +13,7 @@ from itertools import pairwise
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
-from planner.models.joint.joint_question import CENTS, JointPlan, JointSolution
+from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search_cache import JointCache

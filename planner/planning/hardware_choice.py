@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
-from planner.models.joint.joint_question import CENTS, EPS, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_split import Column

@@ -12,13 +12,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from planner.checks.joint_proof import highest_bound
-from planner.checks.strategy_space import max_racks
+from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, rack_order
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.joint_question import JointPlan, JointSolution
+from planner.models.joint.joint_world import JointPlan, JointSolution
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
 from planner.models.joint.tied_plans import freed_of_rules
@@ -236,7 +236,7 @@ def _sites_and_fibre(
     left = seconds_left(section.certificate)
     section = section.replaced(certificate__checked=confirmed(sites, placed, left) if left > 0 else ON_TRUST)
     if design is not None:
-        from planner.models.wan import confirmed as confirmed_fibre
+        from planner.models.wan_design import confirmed as confirmed_fibre
 
         left = seconds_left(design.certificate)
         # The exchange must fit the window, even of one site.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.checks.check_plan import check
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_question import World
+from planner.models.joint.joint_world import World
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.stage_split import Column
 from planner.physics.training.parallel_strategy import shape_values

@@ -9,8 +9,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.fabric_templates import Template
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
-from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,
     Locality,

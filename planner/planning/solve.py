@@ -10,14 +10,14 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
-from planner.models.joint.joint_question import EPS, JointSolution
+from planner.models.joint.joint_world import EPS, JointSolution
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
 from planner.plan.plan import Plan
-from planner.planning import heterogeneous, model_size
+from planner.planning import gpu_pools, model_size
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
@@ -87,7 +87,7 @@ def solve_instance(
 def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.hardware.pools:
         start(solving.progress, "shares of the pools")
-        return heterogeneous.solve(instance, solving.options, solving.progress, solving.deadline)
+        return gpu_pools.solve(instance, solving.options, solving.progress, solving.deadline)
 
     def alone(asked: Instance) -> Plan:
         with with_a_first_plan_of_its_own():

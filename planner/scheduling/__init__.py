@@ -1,1 +1,1 @@
-"""A cluster kept warm: jobs admitted, placed, repaired and moved."""
+"""Scheduling on a warm cluster: jobs placed, queued, moved, repaired and resized."""

@@ -1,4 +1,4 @@
-"""Jobs placed together, stopped for another, moved, repaired, grown and shrunk; each result carries its proof."""
+"""Changes on a cluster: jobs placed together, preempted, moved, repaired and resized; each result carries its proof."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ from planner.units import bounded
 
 @bounded
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
-    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups."""
+    """Place the first jobs of a cluster's queue that fit, together as if they were one: all split the fewest groups."""
     # A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
@@ -94,7 +94,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
 
 
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
-    """Weigh kinds by bytes in millionths of the most of any job, 1 where none has any. InputError: only some have."""
+    """Weigh a queue's groups by bytes in millionths of any job's most, 1 without. InputError: only some have bytes."""
     given = [[job.traffic_bytes_per_step.get(kind.name, 0.0) for kind in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
     most = max(max(of) for of in given)
@@ -108,13 +108,13 @@ def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
 
 
 def _require_one_tree(cluster: Cluster, what: str) -> None:
-    """Refuse a cluster of several trees: which job is in which of them is not decided here."""
+    """Refuse to change jobs on a cluster of several trees: which job is in which tree is not decided here."""
     if cluster.trees > 1:
         raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
 
 
 def _require_plain(job: Job, what: str) -> None:
-    """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
+    """Refuse to change a job whose mesh keeps more together than segments: only placing it by itself searches that."""
     if not _is_plain(job):
         inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
@@ -122,7 +122,7 @@ def _require_plain(job: Job, what: str) -> None:
 
 
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
+    """Return one job's share of the outcome of a queue placed together, with its figures' bounds if placed alone."""
     # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
     analytic = problems.bounds(problem)
     alone = Progress(packing, problems.measure(problem, packing), list(analytic))
@@ -140,7 +140,7 @@ def preempt(
     time_limit: float | None = None,
     seed: int = 0,
 ) -> Preemption:
-    """Choose the running jobs to stop, the fewest with the minimum sum of priority times nodes, so that a job fits.
+    """Choose the running jobs to preempt, the fewest with the minimum sum of priority times nodes, so that a job fits.
 
     `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
@@ -191,7 +191,7 @@ def preempt(
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece."""
+    """Move the fewest running nodes that free `leaves` more whole leaves of a cluster, dividing no group's piece."""
     # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     _require_one_tree(cluster, "defragment")
@@ -233,7 +233,7 @@ Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a g
 
 
 def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[int, int], int]) -> dict[int, int]:
-    """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
+    """Return the leaf of each piece that defragmenting moves: those that may stay do, others go to their pod first."""
     room = Counter(dict(at_end))
     leaving, targets = list[int](), dict[int, int]()
     for piece, (_, i, ranks) in enumerate(pieces):
@@ -257,7 +257,7 @@ def _named_moves(
     steps: Iterable[tuple[int, int]],
     busy: Collection[str],
 ) -> Iterable[Move]:
-    """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
+    """Name the nodes of each move of a defragmentation, in order: a piece takes the first free nodes of its leaf."""
     taken = set(busy)
     on = {piece: [running[at].placement.nodes[rank] for rank in ranks] for piece, (at, _, ranks) in enumerate(pieces)}
     for piece, to in steps:
@@ -298,7 +298,7 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods."""
+    """Move a job's ranks from failed nodes to free ones: fewest split groups, then pieces, then groups across pods."""
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
@@ -310,7 +310,7 @@ def replace(
 def replace_in_files(
     topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
-    """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
+    """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
     placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
     cluster.set_busy(taken)
     hosts = read_hosts(failed, "--replace")
@@ -324,7 +324,7 @@ def replace_in_files(
 def resize(
     cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
 ) -> Mended:
-    """Grow or shrink a running job to `new` without moving a rank that stays.
+    """Grow or shrink a running job to the job `new` without moving a rank that stays.
 
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces and
     stays in one pod where as many pieces can, a kind that loses groups returns those that are most split. What grows is
@@ -353,14 +353,14 @@ def resize(
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether its segments are all that its data groups, or its groups, are made of."""
+    """Return whether a job's data groups, or its groups, are made of segments alone."""
     found = levels(job)
     inner = all(level.axis == "data" or level.size <= job.segment_nodes for level in found)
     return inner and "data" not in [level.axis for level in found[:-1]]
 
 
 def _level(job: Job) -> int | None:
-    """Return the innermost level of a mesh larger than a segment, kept together first; None: the groups are."""
+    """Return the innermost mesh level of a job larger than a segment, which repairs keep together; None: its groups."""
     found = levels(job)
     if job.mesh is None or (_is_plain(job) and found[-1].axis == "data"):
         return None
@@ -368,13 +368,13 @@ def _level(job: Job) -> int | None:
 
 
 def _served(job: Job) -> Iterable[Slot]:
-    """Return the units that get their missing segments: a job's groups, or a mesh's blocks of the innermost level."""
+    """Return the units of a job that a repair completes: its groups, or a mesh's blocks of the innermost level."""
     level = _level(job)
     return slots(job) if level is None else blocks(job, level)
 
 
 def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Unit]]]:
-    """Yield what gets missing segments in a job that runs, with its nodes by segment. InputError: of another size."""
+    """Yield the units that a repair completes in a running job, with nodes by segment. InputError: of another size."""
     if len(running.nodes) != job.nodes:
         sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
         raise InputError(f"{sizes}; give the placement of this job")
@@ -384,7 +384,7 @@ def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Un
 
 
 def _family(job: Job, slot: Slot) -> str:
-    """Return the key of the groups that a group may replace: itself in a mesh, any of its kind otherwise."""
+    """Return the key of groups that a group may replace as a job shrinks: itself in a mesh, else any of its kind."""
     return slot.name if job.mesh else job.groups[slot.kind].name
 
 
@@ -395,7 +395,7 @@ def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
 def _mended(
     cluster: Cluster, job: Job, running: Placement, kept: Sequence[Kept], gone: set[str], options: Options
 ) -> Mended:
-    """Give each group its missing segments, where all that stay are in one tree; name what moves."""
+    """Repair a running job: give each group its missing segments, in the tree of all that stay; name the moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
     problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
@@ -444,7 +444,7 @@ def _placement(
     running: Collection[str] = (),
     reason: str = "",
 ) -> Placement:
-    """State a repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
+    """Return a job's repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
     solution, level, found = outcome.solution, _level(job), levels(job)
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
     what = "groups" if level is None else found[level].what

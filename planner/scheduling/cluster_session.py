@@ -1,7 +1,4 @@
-"""A cluster kept warm between calls: its topology, node states and running jobs; jobs placed and moved on it.
-
-A plan's job may also be placed by its step time, which is what the plan's own fabric predicts for it.
-"""
+"""A cluster kept warm between calls: its topology, node states and jobs; jobs placed on it, also by step time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +20,7 @@ from planner.models import Options
 from planner.models.placement.place_job import Solution, solve, solve_in_one_tree
 from planner.models.placement.placement_problem import PlacementProblem
 from planner.physics.network import transport
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
@@ -42,12 +39,12 @@ ORDERS = ("any", "name")
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
-    """Return how hard to search, with the limit that a call has unless given."""
+    """Return how hard to search for a placement, with the limit of a call on a cluster unless given."""
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 class Cluster(placing.LeafMap):
-    """A topology with the nodes that are busy or broken; every method may be called from several threads."""
+    """A cluster's topology with the nodes that are busy or broken; every method may be called from several threads."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
         super().__init__(topology)
@@ -56,37 +53,37 @@ class Cluster(placing.LeafMap):
         self.set_busy(busy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to another process as topology and busy nodes; the lock stays here."""
+        """Send the cluster to another process as topology and busy nodes; the lock stays here."""
         return partial(Cluster, busy=tuple(sorted(self.busy))), (self.topology,)
 
     @staticmethod
     def warm_up() -> None:
-        """Load the solvers now, so that a later call with little time may use them."""
+        """Load the solvers of placements now, so that a later call with little time may use them."""
         with uninterrupted():
-            import planner.models.placement.proven_levels  # noqa: F401
+            import planner.models.placement.placement_levels  # noqa: F401
         for name in SOLVERS:
             linear_runner(usual=name)
 
     @property
     def busy(self) -> frozenset[str]:
-        """Nodes that are not free."""
+        """Nodes of the cluster that are not free."""
         with self._lock:
             return frozenset(self._busy)
 
     def set_busy(self, nodes: Iterable[str]) -> None:
-        """Take nodes out of the free ones; those that are busy already stay so."""
+        """Take nodes out of the cluster's free ones; those that are busy already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.update(wanted)
 
     def set_free(self, nodes: Iterable[str]) -> None:
-        """Give nodes back; those that are free already stay so."""
+        """Give nodes back to the cluster; those that are free already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.difference_update(wanted)
 
     def known(self, nodes: Iterable[str]) -> list[str]:
-        """Return the nodes, or name the first that the topology does not have."""
+        """Return nodes of the cluster; InputError names the first that the topology does not have."""
         wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         for node in wanted:
             if node not in self.leaf_of:
@@ -106,7 +103,7 @@ class Cluster(placing.LeafMap):
         fragmentation: bool = False,
         order: str = "any",
     ) -> Placement:
-        """Place one job on the free nodes.
+        """Place one job on the free nodes of the cluster.
 
         Parameters
         ----------
@@ -151,21 +148,21 @@ class Cluster(placing.LeafMap):
         return placed
 
     def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
-        """Return the nodes that a call may not use: those that are busy but not `free`, and `busy`."""
+        """Return the cluster's nodes that a call may not use: those that are busy but not `free`, and `busy`."""
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
     def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
     ) -> tuple[PlacementProblem, list[list[placing.Unit]]]:
-        """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
+        """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
         counted = placing.in_units(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool
     ) -> tuple[placing.Counted, Outcome[Solution]]:
-        """Solve the job's counts: of a mesh its level to place, in the trees where most levels inside are whole."""
+        """Solve a job's placement in counts: of a mesh its level to place, in the trees where most levels are whole."""
         counted = placing.in_units(job, self.leaves, taken)
         trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
         parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
@@ -188,7 +185,7 @@ def opened(
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
-    """Return the cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
+    """Return a cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
     from planner.formats.topology_files import read_topology
 
     if isinstance(topology, (str, Path)):
@@ -206,7 +203,7 @@ def opened(
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
+    """Return a cluster's running jobs from files: what Slurm prints, or placements of `planner place --format json`.
 
     InputError: a file cannot be read, a node is not in the topology, or two jobs have one node.
     """
@@ -252,7 +249,7 @@ FORMULATION = (
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The step time of a plan's layout on its fabric, given which nodes carry the racks of each stage."""
+    """The step time of a plan's layout on its fabric, by the placement of each stage's racks on a cluster's nodes."""
 
     instance: Instance
     strategy: ParallelStrategy
@@ -262,32 +259,32 @@ class Clock:
     wrap: bool  # whether the last stage sends to the first
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
-        """Count what a rank order sends across leaf domains, pods and zones."""
+        """Count what a placement's rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
         design = self.design
         blocks = {"leaf_domain_racks": design.domain_racks, "domains_per_pod": design.domains_per_pod or 1}
         return transport.locality(stages, **blocks, domains_per_zone=design.domains_per_zone, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality | None) -> float:
-        """Return the seconds of the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
+        """Return a placement's step in seconds; with None, as if nothing left a leaf: the transport's slowdown only."""
         return self.at(*((1.0, 1.0) if locality is None else self.factors(locality)))
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
-        """Return how much slower than the transport alone the pipeline exchange and the rings are."""
+        """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
         phi = self.transport_slowdown
         send = transport.pipeline_send_slowdown(phi, self.design, *locality.share_leaving)
         allreduce = transport.allreduce_slowdown(phi, self.design, *locality.allreduces_leaving)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:
-        """Return the seconds of the step, exchange and rings slower than the transport alone by these factors."""
+        """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
         phi = self.transport_slowdown
         slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
         metrics = step_prediction.metrics(self.instance, Conditions(**slow, transport_slowdown=phi), self.strategy)
         return float(metrics["step_seconds"])  # type: ignore[arg-type]
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
-        """Bound the step of every placement: what must leave the fullest leaf, and the fullest pod, by shape alone."""
+        """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
         if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
             return self.seconds(None)
         leaves, pods = Counter[int](), Counter[int]()  # free nodes
@@ -314,7 +311,7 @@ class Clock:
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Give each node the place of a rack in the fabric of a plan of one site. InputError: no such shape."""
+    """Give each node of a cluster the place of a rack in the fabric of a one-site plan. InputError: no such shape."""
     physics, network = PlanPhysics(plan=plan), plan.instance.network
     if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
@@ -354,7 +351,7 @@ def place_by_time(
 
 
 def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
-    """Return the faster of the two placements, with the bound."""
+    """Return the placement with the shorter step of the two, with the bound."""
     first = cluster.place(job, busy=busy, **options)
     if not first.nodes:
         return first

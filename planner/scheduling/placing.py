@@ -1,4 +1,4 @@
-"""A job in counts of a cluster's leaves, placed with its proof; also with ranks in the order of node names."""
+"""Place a job in counts of a cluster's leaves, with its proof; also with ranks in the order of node names."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ from planner.solvers.signals import Deadline
 
 
 class LeafMap:
-    """A topology's leaves in their order, and the leaf of each node."""
+    """The leaves of a cluster's topology in their order, and the leaf of each node."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -48,7 +48,7 @@ Unit = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A job's problem, and the nodes of each leaf's free units; of a mesh also the level whose blocks are placed."""
+    """A job's placement problem in counts, the nodes of each leaf's free units, and of a mesh the level to place."""
 
     q: PlacementProblem
     units: list[list[Unit]]
@@ -56,7 +56,7 @@ class Counted:
 
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
-    """Count a job's groups, of a mesh its data groups, in its segments; with `at` a level's blocks in those inside."""
+    """Count a job to place in segments: its groups, of a mesh its data groups; `at`: a level's blocks in inner ones."""
     segment, found = job.segment_nodes, levels(job)
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
@@ -76,7 +76,7 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
 
 
 def _units_of(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> list[Unit]:
-    """Cut a leaf's free nodes into units of whole segments: a segment is in one block, and a unit where it can be."""
+    """Cut a cluster leaf's free nodes into units of whole segments: a segment in one block, a unit where it can be."""
     if size == 1:
         return [(node,) for node in leaf.nodes if node not in taken]
     units, left = list[Unit](), list[str]()
@@ -89,7 +89,7 @@ def _units_of(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) 
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
-    """Return the first mesh level whose blocks do not all fit whole on leaves by their `free` segments, or the last."""
+    """Return a job's first mesh level whose blocks do not all fit on leaves by their `free` segments, or the last."""
     # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
     for i, level in enumerate(levels(job)):
         if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
@@ -98,7 +98,7 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
 
 
 def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
-    """Return the problem on some of the leaves: the others have nothing free."""
+    """Return a placement problem on some of the leaves: the others have nothing free."""
     kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
     return replace(problem, leaves=kept)
 
@@ -106,7 +106,7 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 def placement(
     cluster: LeafMap, job: Job, counted: Counted, outcome: Outcome[Solution], seed: int, free: Sequence[int] = ()
 ) -> Placement:
-    """Return the placement of an outcome by its nodes' names, with figures and proof; `free`: free nodes by leaf."""
+    """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
     if solution is None:
         return does_not_fit(cluster, job, problem, seed)
@@ -136,7 +136,7 @@ def placement(
 
 
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
-    """Name the levels of a solution's objective, of a mesh by the axis of the level placed; those inside are whole."""
+    """Name the levels of a placement's objective, of a mesh by the axis of the level placed; those inside are whole."""
     rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
         return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
@@ -156,7 +156,7 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
 
 
 def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
-    """Count the split groups of the axes above the level that was placed, each with its closed form by itself."""
+    """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
     for level in levels(job)[at + 1 :]:
         own = groups_of(job, level.axis)
@@ -167,13 +167,13 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
 
 
 def split_at_least(job: Job, free: Sequence[int]) -> int:
-    """Bound the split groups of a job of one kind by the free nodes of each leaf alone."""
+    """Bound the split groups of a job of one kind by the free nodes of each leaf of a cluster alone."""
     (kind,) = job.kinds
     return lower_bound_split(free, kind.count, kind.size)
 
 
 def across_pods(cluster: LeafMap, groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
-    """Count the groups under several pods, or under several switches of a higher tier."""
+    """Count a placement's groups under several pods, or under several switches of a higher tier."""
     paths = ({cluster.leaves[cluster.leaf_of[nodes[rank]]].path[tier] for rank in own.ranks} for own in groups)
     return sum(len(on) > 1 for on in paths)
 
@@ -186,7 +186,7 @@ def certificate_of(
     goals: str = "{}",
     given: str = "",
 ) -> Certificate:
-    """State the first of the searched figures that is not at its bound, or the first where all are."""
+    """Certify a placement by the first of its searched figures that is not at its bound, or the first of all."""
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     if outcome.solution is not None:
         outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
@@ -196,7 +196,7 @@ def certificate_of(
 
 
 def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
-    """Return the groups of nodes in rank order and what they say on leaves, as fields of a placement."""
+    """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
     placed = []
     for group in groups:
         own = tuple(nodes[rank] for rank in group.ranks)
@@ -211,7 +211,7 @@ def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -
 
 
 def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
-    """Return a job's placement, of no nodes too, with what its groups on leaves say."""
+    """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
     groups = list(slots(job)) if nodes else []
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
@@ -220,7 +220,7 @@ def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) ->
 def does_not_fit(
     cluster: LeafMap, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
 ) -> Placement:
-    """Return no nodes and why; of several trees the problem is that of the freest, or `free` are its free units."""
+    """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
     size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
@@ -233,7 +233,7 @@ def does_not_fit(
 
 
 def rules_of(job: Job, trees: int = 1) -> str:
-    """Name the rules that any answer about a job and free nodes is given."""
+    """Name the rules that any placement of a job on free nodes is given."""
     rules = ["nodes are taken whole, and busy ones stay busy"]
     if trees > 1:
         rules.append("a job stays in one tree")
@@ -252,7 +252,7 @@ REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) 
 
 
 def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
-    """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
+    """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
@@ -300,7 +300,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
 
 
 def _runs(cluster: LeafMap, taken: set[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield each leaf with its free nodes, in the order of names. InputError: other leaves' nodes are between them."""
+    """Yield each leaf of a cluster with its free nodes by name. InputError: other leaves' nodes are between them."""
     free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
     for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
         nodes = list(own)

@@ -12,8 +12,8 @@ from planner.errors import InputError
 from planner.instance.network import MAX_TIERS, Network, Switch, TransportRuns
 from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
-from planner.simulation import routing
-from planner.simulation.routing import Alive, Floats, Flows, Ints, Routes, Tree
+from planner.simulation import simulated_routes
+from planner.simulation.simulated_routes import Alive, Floats, Flows, Ints, Routes, Tree
 from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
@@ -281,20 +281,22 @@ class LocalView:
         self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
         flow = np.tile(np.arange(count), planes * FLOWLETS)
         passing = [np.flatnonzero(self.meeting[flow] > tier) for tier in range(tree.tiers)]
-        ends = [(part, routing.hop_of(tree, tier, down)) for tier, part in enumerate(passing) for down in (0, 1)]
+        ends = [
+            (part, simulated_routes.hop_of(tree, tier, down)) for tier, part in enumerate(passing) for down in (0, 1)
+        ]
         entries = ((part, np.zeros((len(part), 1), np.int64), hop, 1.0) for part, hop in ends)
-        shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
+        shares = 1 + UNEVEN * (simulated_routes.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
         none_failed = all((counts > 0).all() for counts in alive.counts)
         self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if none_failed else None
-        self.routes: Routes = routing.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
+        self.routes: Routes = simulated_routes.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
         """Choose the links of flowlets whose first bytes come, one by one in a random order, by what waits now."""
         # At its host a flowlet gets a plane, at each switch an output up; from where it turns round one way leads down.
         waiting, parts = np.rint(queue / self.packet), owner[entries]
-        salts = routing.words(self.seed, 7, parts)
+        salts = simulated_routes.words(self.seed, 7, parts)
         order = np.argsort(salts, kind="stable")
         each = (x[order].tolist() for x in (parts, entries, entries - np.searchsorted(owner, parts), salts))
         for part, at, t, salt in zip(*each, strict=True):
@@ -306,7 +308,7 @@ class LocalView:
                 ports = self._links(0, int(self.ends[0][0][flow]), self.planes, 0)
                 best = self._least(ports, waiting, reaching[0][:, 0], salt)
                 if best is None:
-                    routing.refuse_cut_off(self.tree, self.flows, flow)
+                    simulated_routes.refuse_cut_off(self.tree, self.flows, flow)
                 self.plane[part] = best
             plane = int(self.plane[part])
             options = int(self.position[part]) * self.tree.up[t] + np.arange(self.tree.up[t])
@@ -347,7 +349,7 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 
 def _sprayed(tree: Tree, flows: Flows) -> Routes:
-    return routing.spray(replace(tree, planes=(sum(tree.planes),)), flows)
+    return simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows)
 
 
 def flow_seconds(
@@ -376,10 +378,10 @@ def flow_seconds(
         view = LocalView(tree, flows, alive or Alive(tree, out), seed, packet_bytes * scale)
         routes = view.routes
     elif transport == "ecmp":
-        routes = routing.ecmp(tree, flows, seed, alive)
+        routes = simulated_routes.ecmp(tree, flows, seed, alive)
     else:
         late = lot_seconds(tree, even, packet_bytes)
-        routes = even if alive is None and len(tree.planes) == 1 else routing.spray(tree, flows, alive)
+        routes = even if alive is None and len(tree.planes) == 1 else simulated_routes.spray(tree, flows, alive)
     followed, kind = (transport == "spray" and routes.classes()) or (routes, slice(None))
     rate, parts = tree.rates[0] * max(tree.planes), np.arange(followed.parts)
     ends = spread(followed, rate, parts, pauses, view, progress=progress).end[kind]

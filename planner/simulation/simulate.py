@@ -15,7 +15,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import traffic
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.routing import Fabric, Floats, Flows, Ints, Tree, joined, load_fabric, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Floats, Flows, Ints, Tree, joined, load_fabric, tree_of_fabric
 
 
 class Percentiles(Frozen):
@@ -264,13 +264,14 @@ def simulation_request(
     given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
 ) -> SimulationRequest:
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
+    where = None
     if isinstance(given, (Plan, Fabric)):
         network = given
     else:
         data, where = (dict(given), None) if isinstance(given, Mapping) else (read_json(Path(given)), str(given))
         planned = isinstance(data, dict) and "instance" in data
         network = plan_of(data, where or "plan") if planned else load_fabric(data, where or "fabric")
-    request = _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
+    request = _of_plan(network, options, where) if isinstance(network, Plan) else _of_fabric(network, options)
     several = len(request.patterns) > 1
     patterns = [_whole_rings(own) if several and own.steps > 1 else own for own in request.patterns]
     groups = (f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)
@@ -304,8 +305,8 @@ def names(pattern: str) -> list[str]:
     return several if set(several) <= set(PATTERNS) else [pattern]
 
 
-def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
-    name, part = traffic.part_of_plan(plan, options.site, options.hosts)
+def _of_plan(plan: Plan, options: SimulationOptions, where: str | None) -> SimulationRequest:
+    name, part = traffic.part_of_plan(plan, options.site, options.hosts, where or "simulate")
     patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
     both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
     return SimulationRequest(

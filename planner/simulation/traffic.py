@@ -14,11 +14,11 @@ from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_text
 from planner.instance.base_types import range_of
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
-from planner.simulation import routing
-from planner.simulation.routing import Flows, Ints, Tree
+from planner.simulation import simulated_routes
+from planner.simulation.simulated_routes import Flows, Ints, Tree
 
 MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
@@ -26,7 +26,7 @@ HEADER = ["src", "dst", "bytes"]
 
 def permutation(slots: Ints, size: float, seed: int) -> Flows:
     """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
-    order = slots[routing.order(len(slots), seed, 1)]
+    order = slots[simulated_routes.order(len(slots), seed, 1)]
     return _flows(order, np.roll(order, -1), size)
 
 
@@ -76,8 +76,8 @@ def from_file(path: Path, slots: Ints) -> Flows:
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
-        first = ",".join(rows[0]) if rows else "empty"
-        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first}); add it")
+        first = ",".join(rows[0]).strip() if rows else ""
+        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first or 'empty'}); add it")
     flows = [_row(path, number, row, len(slots)) for number, row in enumerate(rows[1:], start=2) if row]
     if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
@@ -127,7 +127,7 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
         if not 0 <= failed <= cables:
             known = f"from 0 to {cables}, the cables between switches"
             raise InputError(f"--failed-links {failed}: must be {known}; give another number")
-        return np.sort(routing.order(cables, seed, 9)[:failed])
+        return np.sort(simulated_routes.order(cables, seed, 9)[:failed])
     wrong = [cable for cable in failed if not 0 <= cable < cables]
     if wrong:
         known = f"the number of a cable between switches (there are {cables})"
@@ -198,16 +198,16 @@ def _described(design: Design, racks: int, rails: int) -> str:
     return what
 
 
-def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, SimulatedPart]:
+def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "simulate") -> tuple[str, SimulatedPart]:
     """Return a plan's site and its part to simulate: by default the pods, or zones, of the first GPU indices.
 
     All racks where they are few enough. InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
     physics = PlanPhysics(plan=plan)
     if not physics.nic_known:
-        raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
+        raise InputError(f"{where}: the plan's accelerator is only a name; solve the instance again")
     if not physics.wired or plan.fabric is None:
-        raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
+        raise InputError(f"{where}: the plan has no fabric that can be wired; solve an instance with a `network` part")
     name = site or max(sorted(physics.wired), key=lambda site: physics.wired[site].racks)
     if name not in physics.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(physics.wired))}")

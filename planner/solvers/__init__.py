@@ -1,1 +1,1 @@
-"""Backends: how to run HiGHS (direct and through Pyomo) and CP-SAT; one Outcome for all."""
+"""Solvers behind one Outcome: HiGHS (direct and through Pyomo) and CP-SAT, their progress and signals."""

@@ -40,7 +40,7 @@ def run(
     presolve: bool = True,
     interruptible: bool = False,
 ) -> Outcome[Values]:
-    """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
+    """Solve a CP-SAT model, on one thread unless set otherwise, so that a run repeats byte for byte.
 
     `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295). `effort`: limit
     in CP-SAT's own units of work, about a second each, which ends a run at the same point every time. `interruptible`:
@@ -80,7 +80,7 @@ def run(
 
 
 def _believed(model: cp_model.CpModel, point: list[int] | None, stem: Path | None, **found: Any) -> Outcome[Values]:
-    """Return as much of what a back end `found` as its figures bear out, written into the index."""
+    """Return as much of the outcome that CP-SAT or HiGHS `found` as its figures bear out, written into the index."""
     proto, goal = model.proto, model.proto.objective
     broken, scale = "" if point is None else broken_by_integers(proto, point), goal.scaling_factor or 1.0
     found |= {"variables": len(proto.variables), "constraints": len(proto.constraints)}
@@ -93,7 +93,7 @@ def _believed(model: cp_model.CpModel, point: list[int] | None, stem: Path | Non
 
 
 def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:
-    """Solve in a thread of its own, as Ctrl-C reaches the main thread alone and only between its own steps."""
+    """Run CP-SAT in a thread of its own, as Ctrl-C reaches the main thread alone and only between its own steps."""
     interrupted = False
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(solver.solve, model)

@@ -27,7 +27,7 @@ WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    """A model over integers: columns and their steps, and the objective's scale with a bound on its rounding error."""
+    """A Pyomo MILP as a CP-SAT model: columns, their steps, the objective's scale and a bound on its rounding error."""
 
     cp: cp_model.CpModel
     columns: list[cp_model.IntVar]
@@ -80,12 +80,12 @@ def run(
 
 
 def restate(model: pyo.ConcreteModel) -> cp_model.CpModel:
-    """Return a Pyomo MILP over integers, rows widened by rounding: infeasible, it proves that the model is."""
+    """Return a Pyomo MILP as a CP-SAT model, rows widened by rounding: infeasible, it proves that the MILP is."""
     return _translate(highs_model(model), relax=True, scale=OBJECTIVE_SCALE).cp
 
 
 def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Translation:
-    """Return a model over integers, rows widened by their rounding error where it is to `relax`."""
+    """Return a MILP from HiGHS as a CP-SAT model, rows widened by their rounding error where it is to `relax`."""
     # Without `scale` the objective has as many digits as CP-SAT reports exactly. Rows have whole coefficients, by a
     # power of ten, which keeps decimal data exact.
     lp, cp, (names, row_names) = built.lp, cp_model.CpModel(), built.names
@@ -129,7 +129,7 @@ def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Trans
 
 
 def _side(side: float, rounded: Callable[[float], int]) -> int:
-    """Return a side of a row as a whole number, that of no side where it is beyond the farthest."""
+    """Return a side of a MILP's row as a whole number for CP-SAT, that of no side where it is beyond the farthest."""
     if abs(side) < FARTHEST:
         return rounded(side)
     return int(cp_model.INT_MAX if side > 0 else cp_model.INT_MIN)

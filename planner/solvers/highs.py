@@ -39,16 +39,16 @@ class HighsModel:
 
     @property
     def minimizes(self) -> bool:
-        """Whether its goal, if any, is to be as low as possible."""
+        """Whether the objective of a HiGHS model, if any, is minimized."""
         return bool(self.lp.sense_ == highspy.ObjSense.kMinimize)
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
-        """Return the names of columns and rows."""
+        """Return the names of columns and rows of a HiGHS model."""
         return [self.variables[key].name for key in self.column], [row.name for row in self.rows]
 
     def value(self, variable: Any, point: Floats) -> float:
-        """Return the value of a variable at a point; a fixed one has none in HiGHS, one in no row is free, so zero."""
+        """Return a Pyomo variable's value at a point of HiGHS; a fixed one is not in it, one in no row is zero."""
         at = self.column.get(id(variable))
         return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
 
@@ -85,7 +85,7 @@ MAX_NONZEROS = 300_000  # whose fractions take a few seconds
 
 
 def bound_of(lp: Any, duals: list[float]) -> float | None:
-    """Return the bound that duals give of a model in HiGHS, rounded down; None where a column or side is unbounded."""
+    """Return the bound that duals prove of a HiGHS model, rounded down; None where a column or side is unbounded."""
     total, reduced = Fraction(lp.offset_), [Fraction(cost) for cost in lp.col_cost_]
     y = [Fraction(dual) for dual in duals]
     for row, column, value in zip(*(each.tolist() for each in entries_of(lp)), strict=True):
@@ -110,7 +110,7 @@ _DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Stra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyRow:
-    """One row `values · x[columns] <= upper` over the columns of a `RowSource`."""
+    """One lazy row `values · x[columns] <= upper` over the columns of a `RowSource`."""
 
     columns: npt.NDArray[np.int64]
     values: Floats
@@ -118,23 +118,23 @@ class LazyRow:
 
 
 class RowSource(Protocol):
-    """Lazy rows of a model: stated only where a point breaks them."""
+    """Lazy rows of a MILP: added to HiGHS only once a point breaks them."""
 
     columns: Sequence[Any]  # Pyomo variables
     gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
 
     def known(self) -> list[LazyRow]:
-        """Return the rows stated so far."""
+        """Return the lazy rows added to HiGHS so far."""
 
     def forget(self) -> None:
-        """Take all rows back: none is stated any more."""
+        """Take all lazy rows back: none is in HiGHS any more."""
 
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return rows that the point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
+        """Return lazy rows that a point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
 
 
 class HighsSearch:
-    """One model in HiGHS, translated once; lazy rows are added to it as points break them."""
+    """A search by HiGHS of one MILP, translated once; lazy rows are added to it as points break them."""
 
     def __init__(
         self, model: pyo.ConcreteModel, rows: RowSource | None, options: dict[str, Any], time_limit: float | None
@@ -161,7 +161,7 @@ class HighsSearch:
         self.add([] if rows is None else rows.known())
 
     def add(self, rows: Sequence[LazyRow], *, kept: bool = False) -> None:
-        """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
+        """Add lazy rows to HiGHS; a column without a variable is zero. Rows `kept` are never dropped."""
         if not rows:
             return
         columns = [self.at[row.columns] for row in rows]
@@ -174,7 +174,7 @@ class HighsSearch:
             self.lazy |= {*range(self.h.getNumRow() - len(rows), self.h.getNumRow())}
 
     def run(self) -> Any:
-        """Run HiGHS on the present model until the deadline and return its model status."""
+        """Run HiGHS on the present MILP until the deadline and return its model status."""
         if self.deadline.passed:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
@@ -189,11 +189,11 @@ class HighsSearch:
         return status
 
     def point(self) -> Floats:
-        """Return the values of all columns of the model."""
+        """Return the values of all columns of the MILP in HiGHS."""
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(self, fixed: Floats | None = None, *, quick: bool = False, turned: bool = False) -> Any:
-        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
+        """Solve the MILP with integers relaxed, or fixed at whole values, and add lazy rows until none is broken."""
         # `turned`: the objective is another one than in the run before. The point is then still feasible, and the
         # primal simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the
         # time of the dual alone.
@@ -215,7 +215,7 @@ class HighsSearch:
             self.add(rows)
 
     def tighten(self) -> Any:
-        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it."""
+        """Tighten the big-M of each gated column of a MILP to its largest value relaxed, which adds lazy rows too."""
         # A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
@@ -240,7 +240,7 @@ class HighsSearch:
         return status
 
     def forget(self, rows: list[int]) -> None:
-        """Drop lazy rows, dense as they are; the few that matter are added again."""
+        """Drop lazy rows from HiGHS, dense as they are; the few that matter are added again."""
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
@@ -249,13 +249,13 @@ class HighsSearch:
             self.rows.forget()
 
     def restore(self) -> None:
-        """Make the integers whole and free again."""
+        """Make the integers of the MILP in HiGHS whole and free again."""
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
     def search(self, relative_gap: float, absolute_gap: float) -> statuses.SearchResult:
-        """Return the best point that satisfies all rows, lazy ones included."""
+        """Return the best point of the MILP that satisfies all rows, lazy ones included."""
         # The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the
         # value stays and the proof is done. Where no values of the other columns complete the integers, the rows that
         # were added exclude them.
@@ -326,7 +326,7 @@ def run(
     seed: int = 0,
     threads: int | None = None,
 ) -> Outcome[Values]:
-    """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
+    """Solve a Pyomo model on HiGHS; on one thread unless set otherwise, to a gap of zero, so that runs repeat exactly.
 
     A model with rows that are added as they are broken has them as `model.lazy`. `absolute_gap`: of bound and
     incumbent, in the objective's unit, that counts as proven; None: 1e-6.
@@ -373,7 +373,7 @@ def run(
 
 
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
-    """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
+    """Return a proven lower bound on a minimizing Pyomo model, from its relaxation in HiGHS; None where it has none."""
     statuses.require_highs()
     search = HighsSearch(model, None, _options(), time_limit)  # lazy rows would only raise it
     if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:
@@ -384,7 +384,7 @@ def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) ->
 
 
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
-    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
+    """Return whether a dual ray of its relaxation proves in exact fractions that a Pyomo model is infeasible."""
     # The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all
     # columns allow (Farkas).
     statuses.require_highs()

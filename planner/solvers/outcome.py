@@ -18,7 +18,7 @@ TOLERANCE = 1e-6  # relative: of bound and value, and of what a row adds up, as 
 
 
 class Stop(StrEnum):
-    """Why a solver stopped."""
+    """Why a solver's run stopped."""
 
     PROVED = "proved"
     LIMIT = "limit"
@@ -28,13 +28,13 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a solution, read by variable of the library that the model was built with."""
+    """The values of a solver's solution, read by variable of the library that the model was built with."""
 
     of: Callable[[Any], Any]
 
 
 class UnansweredError(RuntimeError):
-    """A back end ended without an answer, for another reason than time: all that depends on it is unknown."""
+    """A solver ended without an answer, for another reason than time: all that depends on it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +55,18 @@ class Outcome(Generic[T]):
 
     @property
     def proved(self) -> bool:
-        """Whether the search ended with a proof."""
+        """Whether the solver's run ended with a proof."""
         return self.stop is Stop.PROVED
 
     @property
     def status(self) -> Status:
-        """Status of the answer: only a proof is called optimal, with a bound that meets the value, or infeasible."""
+        """The status of a solver's outcome: only a proof is optimal, with a bound equal to the value, or infeasible."""
         if self.solution is None:
             return "infeasible" if self.proved and self.infeasible else "unknown"
         return "optimal" if self.proved and not self.infeasible and self.within(0.0) else "feasible"
 
     def within(self, allowed: float) -> bool:
-        """Return whether the bound is so near to the value, rounding apart; true of an answer without an objective."""
+        """Return whether the outcome's bound is this near to its value, rounding apart; true without an objective."""
         if self.objective is None:
             return True
         if self.bound is None:
@@ -74,18 +74,18 @@ class Outcome(Generic[T]):
         return abs(self.objective - self.bound) <= max(allowed, self.distance, TOLERANCE * abs(self.objective))
 
     def with_solution(self, solution: U | None) -> "Outcome[U]":
-        """Return the outcome with its solution read into other terms."""
+        """Return a solver's outcome with its solution read into other terms."""
         return cast("Outcome[U]", replace(cast("Outcome[Any]", self), solution=solution))
 
     def certificate(self, **decision: Any) -> Certificate:
-        """Return the certificate of a decision: the solver's fields from this outcome, the others as given."""
+        """Return a decision's certificate: the solver's fields from this outcome, the others as given."""
         figures = ("status", "objective", "bound", "solver", "variables", "constraints", "seconds")
         gap = relative_gap(self.objective, self.bound)
         return Certificate(gap=gap, **{name: getattr(self, name) for name in figures}, **decision)
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:
-    """Distance of bound and incumbent over the incumbent's size; None where either is missing."""
+    """Relative gap: distance of bound and incumbent over the incumbent's size; None where either is missing."""
     if objective is None or bound is None:
         return None
     return abs(objective - bound) / max(abs(objective), 1e-12)
@@ -96,7 +96,7 @@ WHOLE = 1e-5  # from a whole number
 
 
 def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Return row, column and value of each entry of a model's matrix in HiGHS."""
+    """Return row, column and value of each entry of the matrix of a HiGHS model."""
     matrix = lp.a_matrix_
     start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
@@ -105,7 +105,7 @@ def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], F
 
 
 def broken_by(lp: Any, point: Floats) -> str:
-    """Return which row, bound or whole column of a model in HiGHS a point breaks; nothing where it keeps all."""
+    """Return which row, bound or whole column of a HiGHS model a point breaks; nothing where it keeps all."""
     lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
     if len(point) != len(lower) or not np.all(np.isfinite(point)):
         return f"{int(np.isfinite(point).sum())} values for {len(lower)} columns"
@@ -127,7 +127,7 @@ def broken_by(lp: Any, point: Floats) -> str:
 
 
 def value_of(lp: Any, point: Floats) -> float:
-    """Return the objective of a model in HiGHS at a point."""
+    """Return the objective of a HiGHS model at a point."""
     return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
 
 
@@ -168,7 +168,7 @@ def _in_domain(value: int, domain: Sequence[int]) -> bool:
 
 
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
-    """Return as much of an answer as its own figures bear out.
+    """Return as much of a solver's outcome as its own figures bear out.
 
     `broken`: the row that the solution breaks, if any: then nothing is believed. `minimize`: on which side of the value
     the bound must be. `allowed`: distance of both that was asked for, within which the search ended as it should.
@@ -194,7 +194,7 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
 def run_twice(
     solve: Callable[[bool], Outcome[T]], solver: str, *, presolve: bool = True, repeat: bool = True
 ) -> Outcome[T]:
-    """Run a back end, and with presolve turned where it says infeasible and `repeat` asks; a solution is believed."""
+    """Run a solver, and again with presolve switched if it says infeasible and `repeat` is set; believe a solution."""
 
     def attempt(presolve: bool) -> Outcome[T]:
         try:
@@ -218,7 +218,7 @@ Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bo
 
 
 def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
-    """Return the mark of the first way whose own bound reaches the claimed one, all in `seconds`; else ON_TRUST."""
+    """Return the mark of the first second proof whose bound reaches the claimed one within `seconds`; else ON_TRUST."""
     if claimed is None:
         return ON_TRUST
     deadline = Deadline(seconds)
@@ -233,7 +233,7 @@ Conflicting = Callable[[frozenset[str]], bool]
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
-    """Return a question about rules in conflict, asked where no answer on fewer or on more rules settles it."""
+    """Return a test of rules for conflict that runs only where no answer on fewer or on more rules decides it."""
     judged = {frozenset(rules): True}
 
     def asked(some: frozenset[str]) -> bool:
@@ -251,7 +251,7 @@ def smallest_conflict(conflicting: Conflicting, rules: Sequence[str]) -> list[st
     # is returned at least; whether nothing at all conflicts is not asked.
 
     def smallest(given: frozenset[str], rules: Sequence[str], *, changed: bool) -> tuple[str, ...]:
-        """Return the rules that conflict with the `given` ones, by halves; `changed`: these may conflict alone."""
+        """Return the rules in conflict with the `given` ones, by halves; `changed`: these may conflict alone."""
         if changed and conflicting(given):
             return ()
         if len(rules) == 1:

@@ -1,4 +1,4 @@
-"""Report the progress of a solve, write its models to files, and let threads take turns."""
+"""Report the progress of a solve, write the solvers' models to files, and let threads take turns."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ _stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  #
 
 @contextmanager
 def recording(folder: Path | None) -> Iterator[None]:
-    """Write all models solved within, and the log, into a folder, if any. InputError: it cannot be, or is not empty."""
+    """Write the solvers' models and logs of the body into a folder, if any. InputError: unwritable, or not empty."""
     if folder is None:
         yield
         return
@@ -70,7 +70,7 @@ def recording(folder: Path | None) -> Iterator[None]:
 
 
 def models_wanted() -> bool:
-    """Return whether models are to be written."""
+    """Return whether the solvers' models are to be written to files."""
     return _stems.get() is not None
 
 
@@ -114,7 +114,7 @@ def begin_cpsat(model: Any, solver: Any) -> Path | None:
 
 
 def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
-    """Write the answer of a model into the index and return it; a failure to write is logged only."""
+    """Write a solver's outcome of a model into the index and return it; a failure to write is logged only."""
     if stem is None:
         return outcome
     folder = stem.parent
@@ -130,7 +130,7 @@ def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Return names that MPS and LP files can hold: without spaces and brackets, each once, none like a number."""
+    """Return names of columns and rows that MPS and LP files can hold: no spaces, no brackets, unique, no numbers."""
     found: dict[str, int] = {}
     made = []
     for name in names:
@@ -149,7 +149,7 @@ Lines = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a solve reports while it runs; its kinds are PhaseStarted, IncumbentFound, BoundRaised, Note and Finished.
+    """Progress event of a running solve; its kinds are PhaseStarted, IncumbentFound, BoundRaised, Note and Finished.
 
     `incumbent` and `bound` are in `unit`, days to train or dollars; `gap` is their distance over the incumbent. What is
     not known yet is None. A phase that asks another question starts without an incumbent.
@@ -165,7 +165,7 @@ class Event:
     text: str = ""
 
     def line(self) -> str:
-        """Write phase, incumbent, bound and gap in a line."""
+        """Write the phase, incumbent, bound and gap of a progress event in a line."""
         unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[self.unit]
         parts = [self.phase]
         if self.incumbent is not None:
@@ -181,19 +181,19 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseStarted(Event):
-    """A part of the work begins."""
+    """Progress event: a part of the solve begins."""
 
     kind: ClassVar[str] = "phase_started"
 
 
 @dataclass(frozen=True, kw_only=True)
 class IncumbentFound(Event):
-    """A better plan was found; `text` names its choices."""
+    """Progress event: a better plan was found; `text` names its choices."""
 
     kind: ClassVar[str] = "incumbent_found"
 
     def plan(self) -> Any:
-        """Write the plan that was found, checked and without a claim of a bound, which takes up to seconds.
+        """Write the plan of a progress event, checked and without a claim of a bound, which takes up to seconds.
 
         None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone, and of an
         event that came from another process.
@@ -204,21 +204,21 @@ class IncumbentFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundRaised(Event):
-    """It was proven that no plan is below a higher bound than before."""
+    """Progress event: it was proven that no plan is below a higher bound than before."""
 
     kind: ClassVar[str] = "bound_raised"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Event):
-    """A step of the work was done that is neither a plan nor a bound; `text` names it."""
+    """Progress event: a step of the solve was done that is neither a plan nor a bound; `text` names it."""
 
     kind: ClassVar[str] = "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(Event):
-    """The solve ended; the plan comes back next."""
+    """Progress event: the solve ended; the plan comes back next."""
 
     kind: ClassVar[str] = "finished"
     status: str
@@ -227,7 +227,7 @@ class Finished(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """Passes lines and events on; a callback that raises is logged and called no more: the plan is worth more."""
+    """Reports a solve's lines and events to callbacks; one that raises is logged and called no more."""
 
     on_line: Lines | None = None
     on_event: Callable[[Event], Any] | None = None
@@ -240,17 +240,17 @@ class Reporter:
     started: float = field(default_factory=time.perf_counter)
 
     def __call__(self, text: str) -> None:
-        """Report a line of text without figures of its own."""
+        """Report a line of text of the solve without figures of its own."""
         self.pass_on("on_line", text)
         self.emit(Note, text=text)
 
     def finish(self, status: str, stopped: str, incumbent: float | None, bound: float | None) -> None:
-        """Report the end with the figures of the plan."""
+        """Report the end of the solve with the figures of the plan."""
         self.phase, self.incumbent, self.bound = "done", incumbent, bound
         self.emit(Finished, status=status, stopped=stopped)
 
     def emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
-        """Pass on an event of some kind with the present figures."""
+        """Report a progress event of some kind with the present figures."""
         if self.on_event is None:
             return
         gap = None  # of bound and incumbent over the incumbent
@@ -263,7 +263,7 @@ class Reporter:
         self.pass_on("on_event", event)
 
     def pass_on(self, callback: Literal["on_line", "on_event"], what: Any) -> None:
-        """Call a callback, which is logged and called no more where it raises."""
+        """Call a callback for progress, which is logged and called no more where it raises."""
         call = getattr(self, callback)
         if call is None:
             return
@@ -279,7 +279,7 @@ class Reporter:
 def report(
     progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
-    """Report incumbent and bound to a reporter, in its unit, and a line of text, if any, to any callback."""
+    """Report a solve's incumbent and bound to a reporter, in its unit, and a line of text, if any, to any callback."""
     if not isinstance(progress, Reporter):
         if text:
             progress(text)
@@ -299,12 +299,12 @@ def report(
 
 
 def notes(progress: Lines) -> Lines:
-    """Return the callback for lines alone, of a search whose figures are in another unit."""
+    """Return the progress callback for lines alone, of a search whose figures are in another unit."""
     return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
 def start(progress: Lines, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
-    """Report that a part of the work begins; `anew`: of another question, whose training `waits` so many days first."""
+    """Report that a phase of a solve begins; `anew`: on another question, whose training `waits` days first."""
     # A question that is asked anew has no figures yet; the days of waiting count in all figures of its goal.
     if not isinstance(progress, Reporter):
         return

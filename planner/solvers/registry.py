@@ -1,7 +1,4 @@
-"""The solvers by name, and the choice among those that can solve a formulation, where two can.
-
-Back ends are imported when they run: each takes a second to load.
-"""
+"""The solvers by name, imported when they run, and the choice of one for a formulation that two can solve."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +11,7 @@ SOLVERS = ("highs", "cpsat")
 
 
 def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome[Values]:
-    """Solve a Pyomo MILP on the solver that is asked for; on HiGHS unless given, or where rows are lazy."""
+    """Solve a Pyomo MILP on the solver of that name; on HiGHS unless given, or where rows are lazy."""
     if solver == "cpsat" and getattr(model, "lazy", None) is None:
         from planner.solvers import cpsat_from_pyomo
 
@@ -25,7 +22,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome
 
 
 def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Outcome[Values]]:
-    """Return how to run a linear CP-SAT model, once: a level is proven where runs with presolve and without agree."""
+    """Return how a solver runs a linear CP-SAT model, once: runs with and without presolve must agree on a proof."""
     with uninterrupted():
         from planner.solvers import cpsat
 

@@ -1,4 +1,4 @@
-"""The clock of a search, and Ctrl-C, SIGTERM and interrupters: end it with the best so far, and nothing by halves."""
+"""Deadlines and signals of a search: a limit, Ctrl-C, SIGTERM or an interrupter ends it with the best plan so far."""
 
 import math
 import signal
@@ -16,7 +16,7 @@ Cause = Literal["limit", "interrupted"]  # of the end of a search before its pro
 
 
 class Interrupter:
-    """Ends the solves that it was given to, from any thread, with the best plan so far, as Ctrl-C does.
+    """An interrupter that ends the solves it was given to, from any thread, with the best plan so far, as Ctrl-C does.
 
     It stays set until `clear`: a solve that begins later with it ends at once.
     """
@@ -31,15 +31,15 @@ class Interrupter:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the end was asked for."""
+        """Whether the interrupter was told to end its solves."""
         return self._asked.is_set()
 
     def interrupt(self) -> None:
-        """Ask the solves for their end; return at once."""
+        """Tell the interrupter's solves to end; return at once."""
         self._asked.set()
 
     def clear(self) -> None:
-        """Make it serve again."""
+        """Reset the interrupter, so that solves given it run again."""
         self._asked.clear()
 
 
@@ -51,7 +51,7 @@ _interrupter: ContextVar[Interrupter | None] = ContextVar("interrupter", default
 
 
 def asked_to_end() -> Callable[[], bool]:
-    """Return `interrupted` for a thread of a solver's own, which is not in this context."""
+    """Return `interrupted` for a solver's own thread, which has not this context of signals."""
     if _finishing.get():
         return lambda: False
     given = _interrupter.get()
@@ -59,18 +59,18 @@ def asked_to_end() -> Callable[[], bool]:
 
 
 def interrupted() -> bool:
-    """Return whether a signal asked all searches of the process to end, or an interrupter those of this thread."""
+    """Return whether a signal told all searches of the process to end, or an interrupter those of this thread."""
     return asked_to_end()()
 
 
 def interruptible() -> bool:
-    """Return whether anything may ask for the end but for a limit."""
+    """Return whether a signal or an interrupter may end the search, apart from its limit."""
     return _watching.is_set() or _interrupter.get() is not None
 
 
 @contextmanager
 def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Give a variable of the context a value within."""
+    """Set a context variable, such as a search's interrupter, for the body of a `with` statement."""
     token = variable.set(value)
     try:
         yield
@@ -79,17 +79,17 @@ def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def ended_by(interrupter: Interrupter | None) -> AbstractContextManager[None]:
-    """Let an interrupter end the searches within; None leaves the one that is there."""
+    """Let an interrupter end the searches in the `with` body; None keeps the present one."""
     return nullcontext() if interrupter is None else holding(_interrupter, interrupter)
 
 
 def finishing() -> AbstractContextManager[None]:
-    """Let work finish that the present plan needs to be written, though a signal asked to end; a second one raises."""
+    """Let a search finish work that writing its plan needs, after a signal to end; a second signal raises."""
     return holding(_finishing, True)
 
 
 def ending_at_once() -> AbstractContextManager[None]:
-    """Let the first Ctrl-C or SIGTERM raise, as while a file is read, and one that came before it."""
+    """Let the first Ctrl-C or SIGTERM raise, as while a file is read; raise now if a signal came before."""
     if _asked.is_set():
         raise KeyboardInterrupt
     return holding(_at_once, True)
@@ -120,7 +120,7 @@ def ending_searches() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end, where it is raised: a compiled module whose import it cuts short fails to load."""
+    """Delay Ctrl-C to the end of the `with` body, where it is raised: compiled modules cut short fail to load."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -140,7 +140,7 @@ FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though i
 
 @dataclass(slots=True)
 class FirstPlan:
-    """The plan that a search is to find before its limit, at `ends` of the clock, strikes."""
+    """The first plan that a search is to find before its time limit, at `ends` of the clock, ends it."""
 
     ends: float
     found: bool = False
@@ -150,12 +150,12 @@ _first_plan: ContextVar[FirstPlan | None] = ContextVar("first_plan", default=Non
 
 
 class OutOfTimeError(Exception):
-    """The limit of a search passed inside one of its questions, whose answer is therefore unknown."""
+    """The time limit of a search passed inside one of its subproblems, whose answer is therefore unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Seconds that a search may take from now on; None: as long as it needs. A signal that asks for its end passes it.
+    """The deadline of a search in seconds from now; None: no limit. A signal that tells it to end passes it.
 
     One deadline is handed down through all that a search asks, and checked in every loop that may take long.
     """
@@ -165,12 +165,12 @@ class Deadline:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the search began."""
+        """Seconds since the search of this deadline began."""
         return time.perf_counter() - self.started
 
     @property
     def left(self) -> float:
-        """Seconds left, never below 0; infinity without a limit."""
+        """Seconds left of the search, never below 0; infinity without a limit."""
         if interrupted():
             return 0.0
         if self.seconds is None:
@@ -182,13 +182,13 @@ class Deadline:
 
     @property
     def limit(self) -> float | None:
-        """Seconds left as solvers take them: None without a limit."""
+        """Seconds left of the search as solvers take them: None without a limit."""
         left = self.left
         return None if math.isinf(left) else left
 
     @property
     def passed(self) -> bool:
-        """Whether no time is left."""
+        """Whether the search has no time left."""
         return self.left <= 0
 
     @property
@@ -197,7 +197,7 @@ class Deadline:
         return "interrupted" if interrupted() else "limit"
 
     def check(self) -> None:
-        """Raise OutOfTimeError if no time is left."""
+        """Raise OutOfTimeError if the search has no time left."""
         if self.passed:
             raise OutOfTimeError
 
@@ -207,7 +207,7 @@ class Deadline:
 
     @contextmanager
     def leaving_a_first_plan(self) -> Iterator["Deadline"]:
-        """Yield the deadline of a search that may take some seconds for its first plan; then this one strikes."""
+        """Yield a deadline that leaves a search some seconds for a first plan; then this deadline applies again."""
         if self.seconds is None or self.seconds >= FIRST_PLAN_SECONDS:
             yield self
             return
@@ -216,13 +216,13 @@ class Deadline:
 
 
 def first_plan_found() -> None:
-    """Let the limit strike from now on that left the search its first plan."""
+    """Apply the time limit again that gave the search extra seconds for its first plan: it has one."""
     first = _first_plan.get()
     if first is not None:
         first.found = True
 
 
 def with_a_first_plan_of_its_own() -> AbstractContextManager[None]:
-    """Let a search within find a plan that is none yet of the search around it."""
+    """Give a nested search its own clock for a first plan, which is no first plan of the outer search."""
     first = _first_plan.get()
     return holding(_first_plan, None if first is None else replace(first))

@@ -34,7 +34,7 @@ STOP_BY_STATUS = {getattr(_Status, f"k{name}"): stop for stop, own in _NAMES_BY_
 
 
 def stop_of(status: highspy.HighsModelStatus) -> Stop:
-    """Return why a run ended; one that had no time left because its end was asked for was interrupted."""
+    """Return why a HiGHS run ended; one that had no time left because it was told to end was interrupted."""
     stop = STOP_BY_STATUS[status]
     return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
 
@@ -60,7 +60,7 @@ def linear_program(
     costs: Mapping[int, float],
     offset: float = 0.0,
 ) -> Any:
-    """Return the arrays of a minimizing model: `columns` are least, largest, whole?; `rows` factors, least, largest."""
+    """Return a minimizing linear program as HiGHS arrays: `columns`: least, largest, whole?; `rows`: factors, ends."""
     lp, infinite = highspy.HighsLp(), highspy.kHighsInf
 
     def limits(values: Iterable[float | None], none: float) -> Floats:
@@ -83,7 +83,7 @@ def linear_program(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The result of a search: the best point that keeps all rows, the bound, and how many lazy rows there were."""
+    """The result of a HiGHS search: the best point that keeps all rows, the bound, and the number of lazy rows."""
 
     status: Any
     point: Floats | None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import numpy as np
 from pydantic import BaseModel
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
@@ -195,7 +195,8 @@ def changed(
     if twice:
         raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
     data = base.model_dump(mode="json")
-    as_changed = f"{where} with {', '.join(f'{path}={value}' for path, value in changes.items())}"
+    texts = (f"{path}={value if isinstance(value, str) else shown(value)}" for path, value in changes.items())
+    as_changed = f"{where} with {', '.join(texts)}"
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         # The name of an entry of the catalogue may stand in place of a whole object.
@@ -243,6 +244,16 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
 RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
 Point = dict[str, Any]  # value by canonical path
+
+
+class FilePoint(Point):
+    """A point of a sweep from a file of pairs, with the places in it of its paths and of its values."""
+
+    def __init__(self, point: Point, at: str, paths_at: str) -> None:
+        super().__init__(point)
+        self.at, self.paths_at = at, paths_at
+
+
 Axis = list[Point]  # points of one path, or of several paths taken together
 
 
@@ -285,14 +296,13 @@ def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
     """List an axis START:STOP:STEP or START:STOP:xFACTOR; values are rounded unless start and step are whole."""
     grows = parts[2].startswith("x")
     start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
-    if grows:
-        wrong = start <= 0 or stop <= 0 or step <= 0 or step == 1 or (stop - start) * (step - 1) < 0
-        what, remedy = "factor", "ends and factor must be above 0"
-    else:
-        wrong = step == 0 or (stop - start) * step < 0
-        what, remedy = "step", "change its sign or the ends"
-    if wrong:
-        raise InputError(f"{where}: a {what} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
+    if grows and min(start, stop, step) <= 0:
+        raise InputError(f"{where}: ends and factor must be above 0 (one is {min(start, stop, step):g}); correct it")
+    still, kind = (1, "factor") if grows else (0, "step")
+    if step == still or (stop - start) * (step - still) < 0:
+        turned = "take its inverse" if grows else "change its sign"
+        remedy = f"give another {kind}" if step == still else f"{turned}, or swap the ends"
+        raise InputError(f"{where}: a {kind} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
     steps = math.log(stop / start) / math.log(step) if grows else (stop - start) / step * (1 + 1e-9)
     count = math.floor(steps + 1e-9) + 1
     _limited(where, count)
@@ -318,27 +328,30 @@ def _limited(where: str, count: int) -> None:
         raise InputError(f"{where}: spans {count:,} values; at most {MAX_VALUES:,} make sense, take a larger step")
 
 
-def read_pairs(path: Path) -> Axis:
+def read_pairs(path: Path) -> list[FilePoint]:
     """Read a sweep's points taken together: a CSV with a column a path, or JSON lines with an object a point."""
     text = read_text(path, "give a CSV or a JSONL file")
-    points: list[Point] = []
+    points: list[FilePoint] = []
     if path.suffix in (".jsonl", ".ndjson"):
         for number, point in json_lines(path, text, "give path and value, one object a line"):
+            where = f"{path}: line {number}"
             if not point:
-                raise InputError(f"{path}: line {number}: has no path; give path and value, one object a line")
-            points.append({canonical(key): value for key, value in point.items()})
+                raise InputError(f"{where}: has no path; give path and value, one object a line")
+            points.append(FilePoint({canonical(key): value for key, value in point.items()}, where, where))
     else:
         rows = csv_rows(path, text)
-        head = [canonical(cell.strip()) for cell in next(rows, (1, []))[1]]
+        top, cells = next(rows, (1, []))
+        head = [canonical(cell.strip()) for cell in cells]
         for number, cells in rows:
-            values = [json_or_text(cell.strip(), f"{path}: line {number}") for cell in cells]
-            points.append(dict(zip(head, values, strict=True)))
+            where = f"{path}: line {number}"
+            values = [json_or_text(cell.strip(), where) for cell in cells]
+            points.append(FilePoint(dict(zip(head, values, strict=True)), where, f"{path}: line {top}"))
     if not points:
         raise InputError(f"{path}: has no points; give a row a point, below a header of paths")
     return points
 
 
-def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:
+def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Sequence[Point] = ()) -> list[Point]:
     """Return the points of a sweep: all axes combined, each a text of the forms above or values; pairs are one axis.
 
     The last one varies fastest, so that neighbours in the list are neighbours on the grid.
@@ -351,7 +364,7 @@ def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None
         if not parsed:
             raise InputError(f"{path}: has no values; give at least one")
         axes.append([{canonical(path): value} for value in parsed])
-    axes += [pairs] if pairs else []
+    axes += [list(pairs)] if pairs else []
     if not axes:
         raise InputError("sweep: nothing varies; give --vary PATH=VALUES or --pairs FILE")
     paths = Counter(path for axis in axes for path in {path for point in axis for path in point})

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
-from planner.errors import InputError, PlannerError, needed
+from planner.errors import InputError, PlannerError, needed, shown
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
@@ -27,7 +27,7 @@ from planner.models.joint.search_cache import JointCache
 from planner.planning.load import load_instance
 from planner.planning.plausible_ranges import warn
 from planner.planning.solve import options_of, solve_instance
-from planner.sweeps.axes import Point, canonical, check_path, in_shard, put
+from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import FAILED, Row, row_of_plan
 from planner.version import __version__
 
@@ -59,8 +59,8 @@ class PointAnswer:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a sweep's point for a message."""
-    shown = {key: f"{value:g}" if isinstance(value, float) else repr(value) for key, value in point.items()}
-    return ", ".join(f"{key}={value}" for key, value in shown.items())
+    texts = {key: f"{value:g}" if isinstance(value, float) else shown(value) for key, value in point.items()}
+    return ", ".join(f"{key}={value}" for key, value in texts.items())
 
 
 _cache = JointCache()  # what this process keeps from point to point: it saves time and changes no answer
@@ -269,6 +269,7 @@ class SweepOptions:
     seed: int = 0
     plans: Path | None = None
     constants: Given | None = None
+    pairs: Sequence[FilePoint] = ()  # whose lines errors name; they vary fastest
 
 
 def tasks_for(
@@ -279,7 +280,11 @@ def tasks_for(
     base = load_instance(instance, constants=constants)
     names = {path: canonical(path) for path in {path for point in points for path in point}}
     for path in sorted(names.values()):
-        check_path(base, path)
+        try:
+            check_path(base, path)
+        except InputError as error:
+            at = next((f"{own.paths_at}: " for own in options.pairs if path in own), "")
+            raise InputError(f"{at}{error}") from None
     if options.plans is not None:
         require_folder(options.plans)
     own = in_shard(len(points), options.shard or (1, 1))
@@ -312,7 +317,8 @@ def _tasks(
             asked = instance_sha256(instance)
         except InputError as error:
             if number < READ_FIRST:  # one behind them fails where it is solved
-                raise InputError(f"point {index} ({point_text(point)}): {error}") from None
+                at = f"{options.pairs[index % len(options.pairs)].at}: " if options.pairs else ""
+                raise InputError(f"{at}point {index} ({point_text(point)}): {error}") from None
             asked = json.dumps(data, sort_keys=True)
         # The options that may change the answer are a part of the key.
         key = sha256(f"{asked} {__version__} {how.time_limit} {how.gap} {how.seed}".encode()).hexdigest()

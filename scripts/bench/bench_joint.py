@@ -12,7 +12,7 @@ from pathlib import Path
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import solve_joint
 from planner.planning.load import load_instance

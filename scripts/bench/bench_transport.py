@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.routing import Fabric, Tree, ecmp, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Tree, ecmp, tree_of_fabric
 from planner.simulation.traffic import permutation
 
 # Most flows on one link, mean of 40 seeds, random permutation on a k-ary tree of three tiers (counted by hand).

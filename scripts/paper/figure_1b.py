@@ -16,7 +16,7 @@ import numpy as np
 from plotting import row, write_picture
 
 from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.routing import Fabric, Floats, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Floats, tree_of_fabric
 from planner.simulation.traffic import permutation
 
 BYTES = 300e6

@@ -18,7 +18,7 @@ from incast_flows import incast
 from plotting import row, write_picture
 
 from planner.simulation.flow_times import Pauses, spread
-from planner.simulation.routing import Fabric, Floats, ecmp, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Floats, ecmp, tree_of_fabric
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from planner.errors import InputError
-from planner.simulation import routing
-from planner.simulation.routing import Flows, Ints, Tree
+from planner.simulation import simulated_routes
+from planner.simulation.simulated_routes import Flows, Ints, Tree
 
 
 def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, seed: int) -> tuple[Flows, Ints]:
@@ -17,7 +17,7 @@ def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, se
     if nodes + senders + 1 > tree.hosts:
         needed = f"{nodes} hosts of a permutation + {senders} senders + 1 receiver"
         raise InputError(f"incast: {needed} > {tree.hosts} hosts; lower one of them")
-    drawn = tree.slots[routing.order(tree.hosts, seed, 11)]
+    drawn = tree.slots[simulated_routes.order(tree.hosts, seed, 11)]
     ring, crowd = drawn[:nodes], drawn[nodes + 1 : nodes + 1 + senders]
     source = np.concatenate([ring, crowd])
     target = np.concatenate([np.roll(ring, -1), np.full(senders, drawn[nodes])])

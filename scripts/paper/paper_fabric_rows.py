@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import closed_forms
 from paper_inputs import CASES, GPUS_PER_RACK, GPUS_PER_SITE, MS, NIC, RACKS, Row, level
 
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.training import collectives
 
 

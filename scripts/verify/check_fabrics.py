@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.instance.workload import catalogue
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.clos_fabric import Design, unwirable
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))
 from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers

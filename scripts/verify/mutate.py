@@ -41,7 +41,7 @@ def _checks(*names: str) -> tuple[str, ...]:
 # Folders and files of planner/, and those of tests/ whose tests are theirs.
 AREAS = {
     "sites": (
-        ("physics/site", "models/sites", "models/wan.py", *_checks("sites", "power_flow", "cost")),
+        ("physics/site", "models/sites", "models/wan_design.py", *_checks("sites", "power_flow", "cost")),
         ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py", *CHECKS),
     ),
     "network": (

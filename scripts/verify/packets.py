@@ -20,9 +20,9 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from planner.simulation import routing
+from planner.simulation import simulated_routes
 from planner.simulation.flow_times import FLOWLETS, Pauses, TransportName, flow_seconds, ideal_seconds
-from planner.simulation.routing import Fabric, Flows, Tree, ecmp, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, Flows, Tree, ecmp, tree_of_fabric
 from planner.simulation.traffic import allreduce, alltoall, blocks, permutation
 
 DELAY = 0.5e-6  # seconds until a pause acts, and of a cable with its switch: the step of the planner's fluid
@@ -164,7 +164,7 @@ class Row:
 
     def flows(self, tree: Tree, seed: int) -> Flows:
         """Return the flows of a seed."""
-        size, shuffled = self.megabytes * 1e6, tree.slots[routing.order(tree.hosts, seed, 21)]
+        size, shuffled = self.megabytes * 1e6, tree.slots[simulated_routes.order(tree.hosts, seed, 21)]
         if self.pattern == "alltoall":
             return alltoall(blocks(shuffled, 8), size)
         if self.pattern == "rings":

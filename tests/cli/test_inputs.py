@@ -324,6 +324,12 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
      ["simulate", "x.json", "--pattern", "allreduce"], "stages"),
     "a bill of another fabric": (lambda: plan(fabric__sites__e1__cost_usd=1.0),
      ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"], "x.json: the plan breaks"),
+    "a fabric that a plan has not": (lambda: plan(fabric=None),
+     ["fabric", "export", "x.json", "--format", "bom", "-o", "out.csv"], "x.json: fabric: the plan has none"),
+    "a fabric to simulate that a plan has not": (lambda: plan(fabric=None),
+     ["simulate", "x.json"], "x.json: the plan has no fabric that can be wired"),
+    "a pin that is null": (lambda: instance("one-rack"), ["evaluate", "x.json", "--pin", "mbs=null"],
+     "x.json: pins.layout.microbatch_sequences: must be a whole number from 1 (is null); fix the pin"),
     "a tier without switches": (lambda: plan(fabric__sites__e1__tiers__0__switches=0),
      ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"], "x.json: the plan breaks"),
     "more racks than any cluster": (lambda: plan(sites__sites__0__racks=10**12),
@@ -435,6 +441,13 @@ def test_ranges_have_two_sides() -> None:
     assert RANGES["place.time_limit"].holds(0)
     assert RANGES["threads"].holds(1024) and not RANGES["threads"].holds(1.0)
     assert NumberRange(0, 1).words() == "a number from 0 to 1"
+
+
+def test_a_list_is_no_number() -> None:
+    """A list in place of a number is refused whole, with its value, as null is where the number cannot be left out."""
+    for name, value in (("time_limit", []), ("time_limit", [3.0]), ("seed", []), ("seed", None)):
+        with pytest.raises(InputError, match=rf"^{name}: must be a .* \(is {re.escape(repr(value))}\); "):
+            planner.solve("one-rack", **{name: value})
 
 
 def test_several_numbers_are_refused_at_once() -> None:

@@ -19,7 +19,7 @@ from planner.cli.main import main
 from planner.cluster import GroupKind, Job, Placement, expand
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import TOPOLOGY_WRITERS
-from planner.models.placement import proven_levels
+from planner.models.placement import placement_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
 JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytes
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(proven_levels, "improve", interrupted)
+    monkeypatch.setattr(placement_levels, "improve", interrupted)
     out = invoke(*before)
     assert out.exit_code == 130
     data = json.loads((files / "out.json").read_text())

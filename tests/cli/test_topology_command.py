@@ -26,6 +26,11 @@ def test_a_topology_is_summed_up(tmp_path: Path) -> None:
     assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
 
 
+def test_one_of_each_is_summed_up(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](tree([1], 2, block=1)))
+    assert ask(str(tmp_path / "t.yaml")) == "1 node, 1 leaf of 1, 1 switch of tier 2, 1 block inside the leaves\n"
+
+
 @each("form", ["conf", "yaml"])
 def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
     """From a file to another format and back: the same leaves under the same switches."""

@@ -482,6 +482,12 @@ def test_pods_and_sites() -> None:
     assert read_conf(write_conf(found), "t") == found
 
 
+def test_leaves_alone_stand_below_their_site() -> None:
+    """A fabric of leaves has no pods: its plan says that 0 leaf domains share one."""
+    found = plan_topology(_plan({"east": (2, 0), "west": (4, 0)}, {"east": 2, "west": 3}), "plan.json")
+    assert {s.name: s.parent for s in found.switches if s.nodes} == {"east-leaf0": "east", "west-leaf0": "west"}
+
+
 def test_a_plan_without_a_fabric_is_refused() -> None:
     with pytest.raises(InputError, match=r"plan\.json: fabric: the plan has none"):
         plan_topology(Plan.model_construct(fabric=None), "plan.json")

@@ -6,9 +6,9 @@ from worked_plan import small
 
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.fabric_designs import switch_counts
-from planner.physics.network.topology import Design
 from planner.plan.plan_sections import Tier, WanGateway
 
 WORKED = built_fabric(small(), "e1")

@@ -15,8 +15,8 @@ from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_frontier import worst_traffic
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,
     Locality,

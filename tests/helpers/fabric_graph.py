@@ -6,8 +6,8 @@ import networkx as nx
 
 from planner.checks.cables import Count, in_parts
 from planner.instance.network import Network
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
-from planner.physics.network.topology import Design
 
 Node = tuple[str, int]  # tier and number of a switch
 

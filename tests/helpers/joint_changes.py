@@ -5,7 +5,7 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 
 Change = Callable[[Instance], Instance]
 MORE, DEARER = 1.13, 1.07

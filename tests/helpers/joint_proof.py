@@ -8,7 +8,7 @@ from joint_solved import require_optimum, solved
 
 from planner.checks.joint_proof import missing_columns
 from planner.instance.instance import Instance
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.plan.certificate import JointProof
 from planner.planning.joint_plan import proof_of
 

@@ -5,7 +5,7 @@ from joint_brute_force import Plan
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.solve_joint import solve_joint
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed

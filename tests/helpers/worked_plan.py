@@ -9,7 +9,7 @@ from planner.checks.check_plan import check
 from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, wan
 from planner.physics.site.cost import bill

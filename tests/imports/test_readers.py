@@ -257,8 +257,13 @@ def test_refused(tmp_path: Path, name: str) -> None:
     ("names", "kind", "words"),
     [
         ("case4.m", "auto", ["no positions", "--positions", "--at", "4 buses"]),
-        ("case4.m bus.csv", "auto", ["is imported alone"]),
-        ("case4.m", "reeds", ["is imported alone", "--format reeds"]),
+        ("case4.m bus.csv", "auto", ["case4.m: a MATPOWER case is imported alone (", "bus.csv is given too); give it"]),
+        ("case4.m", "reeds", ["is imported alone (--format reeds is of other files); give it"]),
+        (
+            "plants.csv peaks.csv",
+            "matpower",
+            ["plants.csv: ", "is imported alone (", "peaks.csv is given too); give it"],
+        ),
         ("branch.csv gen.csv", "auto", ["alone makes no grid"]),
         ("bus.csv zones.csv", "auto", ["table of zones", "rts-gmlc does not use"]),
         ("zones.csv", "eia-860", ["needs a table of plants"]),

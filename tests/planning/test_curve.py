@@ -25,7 +25,7 @@ from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.explain import explained
 from planner.planning.frontier import Frontier, covered_within, frontier_of, in_days_of_training, why_no_curve
-from planner.planning.layouts import near_layouts
+from planner.planning.near_layouts import near_layouts
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary
 from planner.solvers.signals import Deadline, Interrupter

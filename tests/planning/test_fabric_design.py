@@ -174,6 +174,12 @@ def test_spines_join_several_leaves(family: str) -> None:
     assert designed(1, 1, survives="none", family=(family,)).status == "optimal"
 
 
+def test_a_kind_that_leaves_each_gpu_alone_in_its_network_has_no_tail() -> None:
+    """Of one host rail-only joins nothing, so that no flow leaves a GPU."""
+    plan = designed(1, 6, switch=("4x400:1000:1",), oversubscription="any")
+    assert plan.status == "optimal" and all(x.spray_tail != 0 for x in plan.fabric.alternatives)
+
+
 @each(
     ("hosts", "gpus", "wish", "reason"),
     [
@@ -473,11 +479,12 @@ def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
 
 def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
     """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800."""
-    # Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves, several.
-    # Two spines at least, of which one may be lost.
+    # Every leaf has one or more GPUs of some hosts; its uplinks go in equal bundles to spines that reach all leaves,
+    # several. Two spines at least, of which one may be lost.
     best = float("inf")
-    for down in range(1, ports):
-        leaves = rails * -(-hosts // down)
+    shared = [n for n in range(1, rails + 1) if rails % n == 0]
+    for down, n in ((down, n) for down in range(1, ports) for n in shared if down % n == 0):
+        leaves = rails // n * -(-hosts * n // down)
         for up in range(2, ports - down + 1):
             if leaves == 1 or 400 * down > ratio * 800 * up + 1e-6:
                 continue
@@ -507,13 +514,10 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
 
 
 def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float, each: int = 1) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
-
-    A leaf takes `each` GPUs of a host, and where these are several all hosts.
-    """
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by loops: `each` GPUs of hosts a leaf."""
     # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
-    sizes = [d * each for d in range(1 if each == 1 else hosts, hosts + 1)]
+    sizes = [d * each for d in range(1, hosts + 1)]
     for down, up in ((d, u) for d in sizes for u in range(max(2, d), ports - d + 1)):
         domains = -(-hosts * each // down)
         below = rails * domains * (price + up * link) + hosts * each * rails * link
@@ -531,9 +535,9 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
     return best
 
 
-@pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), *slow((18, 66)), (18, 8), (5, 8)])
+@pytest.mark.parametrize(("hosts", "gpus"), [(9, 24), *slow((14, 72), (18, 66)), (18, 8), (5, 8)])
 def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> None:
-    """A leaf that takes all hosts has as many GPUs of each as is cheapest: no wiring of the space costs less."""
+    """A leaf takes as many GPUs of each of its hosts as is cheapest: no wiring of the space costs less."""
     shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
     for most in (1, None):
         plan = designed(hosts, gpus, max_tiers=3, rails_per_leaf=most)

@@ -19,7 +19,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.models import Options
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.solve_joint import solve_joint
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.physics.training.step_prediction import pool_exchange_seconds

@@ -31,7 +31,7 @@ from planner.planning.plausible_ranges import RANGES as USUAL
 from planner.planning.plausible_ranges import implausible, implausible_figures
 from planner.planning.plausible_ranges import range_of as usual_range
 from planner.report.statements.verdict import implausible_inputs
-from planner.simulation.routing import Fabric
+from planner.simulation.simulated_routes import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +49,8 @@ CASES: list[tuple[str, Any, list[str]]] = [
     ("grid.nodes.3.lattitude", 1, ["grid.nodes[3].lattitude", "latitude"]),
     ("limits.budget_usd", -5, ["limits.budget_usd", "greater than 0", "-5"]),
     ("hardware.rack", RACK, ["hardware.rack", "it_kw", "-1"]),
+    ("grid.nodes.0.latitude", {}, ["grid.nodes[0].latitude", "valid number (is {}); fix it there"]),
+    ("limits.budget_usd", [7, 8], ["limits.budget_usd", "valid number (is [7, 8]); fix it there"]),
     ("limits.budget_usd", "lots", ["limits.budget_usd", "lots"]),
     ("hardware.accelerator", "B2000", ["hardware.accelerator", "B2000", "B200"]),
     ("workload.model", "lama3-70b", ["workload.model", "llama3-70b"]),

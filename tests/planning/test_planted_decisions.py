@@ -15,7 +15,7 @@ from tiers import more, slow
 from wan_graphs import random_case
 
 import planner
-from planner.models import Options, wan
+from planner.models import Options, wan_design
 from planner.models.placement import place_job as placement
 from planner.models.placement.placement_changes import (
     IncompleteGroup,
@@ -76,11 +76,11 @@ def sites_of_a_dc_grid() -> Answer:
 
 
 def fibre() -> Answer:
-    return _of_outcome(wan.solve(*random_case(0), Options()))
+    return _of_outcome(wan_design.solve(*random_case(0), Options()))
 
 
 def fibre_that_carries_too_little() -> Answer:
-    return _of_outcome(wan.solve(*random_case(1), Options()))
+    return _of_outcome(wan_design.solve(*random_case(1), Options()))
 
 
 def placed_by(solver: str) -> Answer:

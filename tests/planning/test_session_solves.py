@@ -10,7 +10,7 @@ from tiers import more, slow
 import planner
 from planner.checks import joint_proof
 from planner.checks.joint_proof import missing_columns
-from planner.checks.strategy_space import max_racks
+from planner.checks.strategy_space_check import max_racks
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.site_choice import Sites
 from planner.physics.site.cost import rack_of

@@ -133,7 +133,8 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
 @each(
     ("text", "message"),
     [
-        ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes"),
+        ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes (is a,b,c); add it"),
+        ("\nsrc,dst,bytes\n", "line 1: must be the header src,dst,bytes (is empty); add it"),
         ("src,dst,bytes\n", "has no flows"),
         ("src,dst,bytes\n0,1\n", "line 2: must have 3 values"),
         ("src,dst,bytes\n0,1,5\n0,128,5\n", "line 3: dst: must be a host from 0 to 127 (is '128')"),

@@ -12,7 +12,7 @@ from tiers import slow
 
 from planner.errors import InputError
 from planner.physics import ticking
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.simulation.flow_times import (
     DONE,
     LocalView,
@@ -25,7 +25,7 @@ from planner.simulation.flow_times import (
     mean_fullest,
     spread,
 )
-from planner.simulation.routing import Alive, Fabric, Flows, Tree, ecmp, order, spray, tree_of_fabric, words
+from planner.simulation.simulated_routes import Alive, Fabric, Flows, Tree, ecmp, order, spray, tree_of_fabric, words
 from planner.simulation.traffic import alltoall, failed_cables, permutation, tree_of_design
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,

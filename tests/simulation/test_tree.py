@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.physics.network.topology import Design, unwirable
-from planner.simulation.routing import Alive, Classes, Fabric, Flows, Routes, Tree, ecmp, spray, tree_of_fabric
+from planner.physics.network.clos_fabric import Design, unwirable
+from planner.simulation.simulated_routes import Alive, Classes, Fabric, Flows, Routes, Tree, ecmp, spray, tree_of_fabric
 from planner.simulation.traffic import failed_cables, permutation, tree_of_design
 
 

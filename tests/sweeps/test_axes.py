@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import invoke, refusal
 from each_case import each
 
 import planner
@@ -62,7 +62,11 @@ def test_log_range_is_even_in_ratio() -> None:
 
 
 @each(("spec", "problem"), [
-    ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
+    ("1:2:0", "a step of 0 never leads from 1 to 2; give another step"),
+    ("2:1:1", "a step of 1 never leads from 2 to 1; change its sign, or swap the ends"),
+    ("1:2:x1", "a factor of 1 never leads from 1 to 2; give another factor"),
+    ("1:8:x0.5", "a factor of 0.5 never leads from 1 to 8; take its inverse, or swap the ends"),
+    ("-1:8:x2", "above 0 (one is -1)"),
     ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
     ("lin:0:2:1.5", "whole number from 2"), ("log:1:2:1", "whole number from 2"),
     ("1:x:3", "'x' is not a finite number"), ("1:inf:1", "'inf' is not a finite number"),
@@ -100,7 +104,7 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     [
         ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
         ("p.jsonl", "{}\n", "line 1"),
-        ("p.jsonl", "{'a'", "line 1"),
+        ("p.jsonl", "{'a'", "p.jsonl: line 1: column 2: Expecting"),
         ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin
         ("p.csv", "a\n", "no points"),
     ],
@@ -111,6 +115,27 @@ def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str)
     with pytest.raises(InputError, match=name) as caught:
         read_pairs(tmp_path / name)
     assert problem in str(caught.value)
+
+
+@each(
+    ("name", "text", "problem"),
+    [
+        ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
+        ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
+        ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
+        ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
+    ],
+)
+def test_a_pair_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    """A path or a value of a file of points that the instance does not take is refused by file and line."""
+    (tmp_path / name).write_text(text)
+    found = refusal(invoke("sweep", "cluster-1k", "--pairs", tmp_path / name, "-o", tmp_path / "out.jsonl"))
+    assert found.startswith(f"{tmp_path / name}"[: -len(name)] + problem)
+
+
+def test_null_is_told_as_it_was_written() -> None:
+    with pytest.raises(InputError, match=r"^cluster-1k with network\.max_tiers=null: .* \(is null\)"):
+        changed("cluster-1k", read_changes(["network.max_tiers=null"]))
 
 
 def test_one_path_on_two_axes_is_refused() -> None:

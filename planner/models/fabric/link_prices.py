@@ -18,6 +18,7 @@ from planner.physics.network.fabric_designs import (
     endpoint_factor,
     flat_usd,
     media_table,
+    rails_together,
     switch_usd,
 )
 from planner.physics.network.links import (
@@ -47,7 +48,6 @@ class Mode:
     lanes: int
     nic_gbps: float  # of a GPU's link to its leaf
     split: int = 1
-    shared: bool = False  # a leaf takes several rails, of all racks
     grouped: bool = False  # pods are groups joined directly, as of a dragonfly
     has_spines: bool = True  # above the leaves, as all have but the routers of a dragonfly
 
@@ -70,7 +70,6 @@ class Mode:
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
-    several = [n for n in range(2, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         rate = lane_gbps(nic_bytes_per_second, lanes)
@@ -80,8 +79,8 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
         for family in dict.fromkeys(network.families):
             rack, kind = FAMILIES[family].rack_ports(gpus), FAMILIES[family].design
             above = kind.grouped, len(kind.tier_names) > 1
-            for n, split in product((1, *(several if family == "rail" else ())), splits):
-                yield Mode(s, family, *rack.shared(n), lanes, rate, split, n > 1, *above)
+            for n, split in product(rails_together(network, gpus) if family == "rail" else (1,), splits):
+                yield Mode(s, family, *rack.shared(n), lanes, rate, split, *above)
 
 
 def times(count: Any, price: Prices) -> Prices:

@@ -145,12 +145,12 @@ class SiteMode:
         # None is larger than the site unless a pin says so.
         grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
-        sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
+        sizes = list(range(grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            fits = wanted >= self.racks or (wanted % grain == 0 and not self.mode.shared)
+            fits = wanted >= self.racks or wanted % grain == 0
             sizes = [wanted] if 0 < wanted <= most and fits else []
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])

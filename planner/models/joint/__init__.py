@@ -1,1 +1,1 @@
-"""Sites, layout, placement, fabric and fibre as one optimum with one proof."""
+"""The joint model: sites, layout, placement, fabric and fibre as one optimum with one proof."""

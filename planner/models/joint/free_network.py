@@ -1,4 +1,4 @@
-"""Search columns alone: the fastest layout on given racks, and the fewest racks that train in given days.
+"""The joint search on a free network, which slows nothing: the fastest layout on given racks, or the fewest racks.
 
 There are no grid, fabric or prices, and the network slows sends and allreduces by its transport alone.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.fewest_days import FewestDays
@@ -28,7 +28,7 @@ NO_LIMIT = 10**9  # racks; no column has as many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The fastest layout on given racks: seconds a sequence with a lower bound; infinite where none fits."""
+    """The fastest layout on a free network and given racks: seconds a sequence with a lower bound; infinite if none."""
 
     seconds: float
     bound: float
@@ -37,12 +37,12 @@ class Fastest:
 
     @property
     def strategy(self) -> ParallelStrategy | None:
-        """The layout in full."""
+        """The fastest layout on a free network as a parallel strategy in full; None where none fits."""
         return None if self.plan is None else strategy_of(self.plan)
 
 
 def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fastest:
-    """Return the fastest layout of a problem on the racks of its cluster."""
+    """Return the fastest layout of a joint problem on the racks of its cluster and a free network."""
     goal = FewestDays(world=World(problem=problem, sites=None, templates=None, deadline=Deadline(time_limit)))
     proved = Loop(goal=goal).run() == "proved"
     seconds = math.inf if goal.incumbent is None else goal.incumbent.seconds
@@ -51,24 +51,24 @@ def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fas
 
 
 def problem_on(instance: Instance, racks: int) -> JointProblem:
-    """Read the joint question of one cluster of `racks` racks, without grid, wide area, money, power and deadline."""
+    """Read the joint problem of `racks` racks on a free network, without grid, wide area, money, power and deadline."""
     limits = instance.limits.replaced(budget_usd=None, facility_power_mw=None, deadline_days=None)
     return problem_of(instance.replaced(limits=limits, hardware__racks=racks, grid=None, wan=None))
 
 
 def conditions_of(problem: JointProblem) -> Conditions:
-    """Return the conditions of a step on a network that slows nothing above its transport."""
+    """Return the conditions of a step on a free network, which slows nothing above its transport."""
     phi = problem.transport_slowdown
     return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
 
 
 def racks_of(plan: JointPlan) -> int:
-    """Return the racks that a plan's blocks fill."""
+    """Return the racks that the blocks of a joint plan fill, spares not counted."""
     return sum(plan.shape.blocks) * plan.column.block.racks
 
 
 def strategy_of(plan: JointPlan) -> ParallelStrategy:
-    """Spell the layout of a plan in full."""
+    """Return the layout of a joint plan as a parallel strategy in full."""
     c, s, block, split = plan.column, plan.column.strategy, plan.column.block, plan.split
     recomputed = any(split.recomputed)
     return ParallelStrategy.of_shape(
@@ -89,15 +89,15 @@ def strategy_of(plan: JointPlan) -> ParallelStrategy:
 
 @dataclass(kw_only=True)
 class FewestFreeDays(FewestDays):
-    """The goal of the fastest column on the most racks that the money may buy and a network that slows nothing.
+    """The search goal of fewest days on a free network and the most racks that the money may buy.
 
-    Its time `free` bounds that of every plan, infinite where no column fits; no column is priced.
+    The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
     """
 
     most_early: ClassVar[int] = 0
 
     def begin(self) -> None:
-        """Take the fastest column of a sample of strategies for the rival."""
+        """Take the fastest column on a free network of a sample of strategies for the rival."""
         for bound, s in sampled(self, SAMPLED):
             self.tick()
             if bound >= self.rival:
@@ -106,7 +106,7 @@ class FewestFreeDays(FewestDays):
                 self.rival = min(self.rival, exact)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End at the first column, whose time no other is below."""
+        """End the search at the first column, whose time on a free network no other is below."""
         if isinstance(what, Column):
             self.free = t
         return isinstance(what, Column)
@@ -114,7 +114,7 @@ class FewestFreeDays(FewestDays):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewestRacks:
-    """The fewest racks that have a layout within the days, and the most that are proven too few."""
+    """The fewest racks with a layout within given days on a free network, and the most that are proven too few."""
 
     status: Status
     racks: int | None
@@ -126,9 +126,9 @@ class FewestRacks:
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
 ) -> FewestRacks:
-    """Return the fewest racks that train within days, without a budget, and their fastest layout.
+    """Return the fewest racks that train within days on a free network, without a budget, and their fastest layout.
 
-    `tolerance`: the relative width of a bracket between them and racks proven too few that is narrow enough.
+    `tolerance`: relative distance from the racks proven too few at which the search may end.
     """
     deadline, limit, budget = Deadline(time_limit), days / days_of(instance, 1.0), float(NO_LIMIT)
     world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline)

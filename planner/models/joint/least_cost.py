@@ -1,10 +1,10 @@
 """The least capital of any plan of the declared space that trains by a deadline, and the least cost of ownership.
 
-The cost of ownership is that to buy a plan, and to run it until the model is trained. How long a plan runs is not known
-before it is found, and at prices that hold Y years of upkeep and energy the least capital is the least cost of Y years
-only. So the times are cut into spans. A plan of a span costs no less than at the prices of its shortest run, of which
-the search by capital finds the least: a bound for the whole span. Where that plan takes longer, the span is cut there;
-where it takes just so long, the bound is its cost, and the span is done.
+The cost of ownership is that of buying a plan and running it until the model is trained. How long a plan runs is known
+only when it is found, and at prices that hold Y years of upkeep and energy the least capital is the least cost of Y
+years only. So the times are cut into spans. A plan of a span costs no less than at the prices of its shortest run, of
+which the search by capital finds the least: a bound for the whole span. Where that plan takes longer, the span is cut
+there; where it takes as long as that run, the bound is its cost, and the span is done.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.free_network import FewestFreeDays
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.goal import Stopped
@@ -37,7 +37,7 @@ SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans
 
 @dataclass(kw_only=True)
 class CapitalSearch:
-    """A search for the least capital by a deadline, which goals of plans that tie may take over."""
+    """A search for the least capital of a joint plan by a deadline, which goals of tied plans may continue."""
 
     goal: LeastCapital
     loop: Loop  # its own, or one by days that it goes on with
@@ -55,9 +55,9 @@ class CapitalSearch:
         progress: Callable[[str], None] = lambda _: None,
         search: Loop | None = None,
     ) -> "CapitalSearch":
-        """Begin a search of plans of no more seconds a sequence, from one of these that is known.
+        """Begin a search for the least capital of plans within some seconds a sequence, from a known one.
 
-        Plans tie `within` a share of the least capital; at the `gap` it ends. `search`: one by days that kept them all.
+        Plans tie `within` a share of the least capital; it ends at the `gap`. `search`: one by days that kept all ties.
         """
         world.end_at(Deadline(time_limit))
         goal = LeastCapital(
@@ -73,7 +73,7 @@ class CapitalSearch:
         return cls(goal=goal, loop=search or Loop(goal=goal))
 
     def run(self, *, days: bool = True) -> JointSolution:
-        """Return the cheapest plan, of equal ones the fastest.
+        """Return the joint plan of least capital by the deadline, of equal ones the fastest.
 
         Where there is none the `days` of every plan are bounded, which takes about as long as the search.
         """
@@ -118,7 +118,7 @@ def solve_joint_cost(
     first: Callable[[World], Column | None] | None = None,
     floor_usd: float = 0.0,
 ) -> JointSolution:
-    """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
+    """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
     `days`: as in `CapitalSearch.run`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
@@ -142,7 +142,7 @@ BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
 
 
 class Span(NamedTuple):
-    """Plans that take from `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
+    """A span of run lengths: plans of `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
 
     usd: float
     order: int  # of equal ones the last is taken first, which soonest ends at a plan
@@ -152,7 +152,7 @@ class Span(NamedTuple):
 
 @dataclass(kw_only=True)
 class RunSearch:
-    """The open spans by their bounds, and the cheapest plan whose cost is proven the least of its span."""
+    """The search for the least cost of ownership: open spans of run lengths by their bounds, and the cheapest plan."""
 
     instance: Instance
     options: Options
@@ -171,17 +171,17 @@ class RunSearch:
     failure: str = ""  # what a back end said that ended the search
 
     def years(self, seconds: float) -> float:
-        """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
+        """Return the years of operation in a run's cost: the instance's, else of training at `seconds` a sequence."""
         given = self.instance.limits.operation_years
         return years_of(days_of(self.instance, seconds)) if given is None else given
 
     def push(self, usd: float, start: float, end: float) -> None:
-        """Open a span that may hold a cheaper plan."""
+        """Open a span of run lengths that may hold a plan of less cost of ownership."""
         if start <= end and usd < self.usd - CENTS:
             heapq.heappush(self.heap, Span(usd, -next(self.order), start, end))
 
     def run(self) -> Stopped:
-        """Take spans by their bounds until none could hold a cheaper plan."""
+        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan."""
         while self.heap and max(self.heap[0].usd, self.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)
             found = self._least(span)
@@ -201,11 +201,11 @@ class RunSearch:
 
     @property
     def bound(self) -> float:
-        """Lower bound on the cost of any plan, in USD."""
+        """Lower bound on the cost of ownership of any plan, in USD."""
         return max(self.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
-        """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
+        """Return the plan of least capital within a span, at its shortest run's prices; none above the best."""
         years = self.years(span.start)
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
@@ -219,7 +219,7 @@ class RunSearch:
         return found
 
     def _cut(self, span: Span, found: JointSolution, plan: JointPlan) -> None:
-        """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
+        """Keep a plan of least cost as long as its span's shortest run; else cut the span at its time."""
         usd, seconds = found.usd or 0.0, plan.seconds
         years, shortest = self.years(seconds), self.years(span.start)
         priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
@@ -246,10 +246,10 @@ def least_run_cost(
     without: dict[str, Any] | None = None,
     floor_usd: float = 0.0,
 ) -> JointSolution:
-    """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `usd`.
+    """Return the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
-    The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have; `floor_usd`: dollars that none is below, as another question says.
+    The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
+    the paths of their pins, that no plan may have; `floor_usd`: dollars that none is below, as another question proved.
     """
     deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
     how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}

@@ -1,4 +1,4 @@
-"""Results that the searches of one instance share, as they do not depend on its size, deadline or tokens."""
+"""The cache of the joint search: results that searches of one instance share, whatever its size, deadline or tokens."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ DEGREES += ("layout.microbatch_sequences",)
 
 @dataclass(kw_only=True)
 class JointCache:
-    """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by size.
+    """The joint search's cache: strategies, bounds, times on a free network, fabric tables, site answers and plans.
 
     It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
     other it starts anew, but for what that question has in common with the one before.
@@ -66,17 +66,17 @@ class JointCache:
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
 
     def serves(self, instance: Instance) -> bool:
-        """Return whether it is that of an instance, whatever its budget, racks, deadline, tokens and objective."""
+        """Return whether the search cache is an instance's, whatever its budget, racks, deadline, tokens and goal."""
         return self.question is not None and bool(self.question[0] == _question(instance))
 
     def of(self, instance: Instance) -> "JointCache":
-        """Return the cache for an instance that may differ in its hardware: this one, or that of its own hardware."""
+        """Return the search cache of an instance whose hardware may differ: this one, or its own hardware's."""
         if self.question is None or self.serves(instance):
             return self
         return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
-        """Make the cache that of an instance: start anew where more than its size differs."""
+        """Make the search cache that of an instance: start anew where more than its size differs."""
         question = _question(instance), without, how
         if question != self.question:
             fresh, kept = JointCache(question=question), {"by_hardware", "timed", "answers"}
@@ -99,13 +99,13 @@ class JointCache:
             self.sites.pay(instance)
 
     def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:
-        """List the ways to cut a layer once; raise where the time comes first."""
+        """List all strategies of the joint problem, kept in the search cache; raise at the deadline."""
         if self.listed is None:
             self.listed = self._cut(problem, deadline, 1)
         return self.listed
 
     def sample(self, problem: JointProblem, deadline: Deadline, count: int) -> list[Strategy]:
-        """List the ways to cut a layer at about `count` degrees evenly drawn; none where there are few more."""
+        """List cached strategies of about `count` degrees, evenly drawn; none where there are few more."""
         step = len(self._degrees(problem)) // count
         return self._cut(problem, deadline, step) if step > 1 else []
 
@@ -114,7 +114,7 @@ class JointCache:
         return self.degrees
 
     def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
-        """Return the strategies of every `step`-th choice of degrees; each is made once and kept."""
+        """Return the strategies of every `step`-th choice of degrees, each made once and kept in the search cache."""
         # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
         # are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
@@ -132,14 +132,14 @@ class JointCache:
         return found
 
     def warm_starts(self, size: float) -> list[tuple[float, Any]]:
-        """Return the plans of the sizes nearest to one, below and above it."""
+        """Return the cached plans of the nearest sizes below and above one, from which a search may start."""
         below = max((x for x in self.plans if x <= size), default=None)
         above = min((x for x in self.plans if x > size), default=None)
         return [(x, self.plans[x]) for x in (below, above) if x is not None]
 
 
 def most_paid(instance: Instance) -> tuple[float, float]:
-    """Return the money and the racks that tables may count on; none where the money does not pay a cluster's racks."""
+    """Return the budget in USD and racks that cached tables hold for; none where it does not pay a cluster's racks."""
     money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
     if instance.grid is not None or racks is None:
         return money, math.inf
@@ -147,7 +147,7 @@ def most_paid(instance: Instance) -> tuple[float, float]:
 
 
 def _needs(question: Question) -> tuple[Any, Any, Any]:
-    """Return what strategies, the answers of sites and the tables of fabrics of a question depend on."""
+    """Return what a question's cached strategies, site answers and fabric tables each depend on."""
     # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
     # The tables of pipelines depend on all but the values of degrees that no plan may have.
     instance, without, how = question
@@ -165,7 +165,7 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
 
 
 def _what_times(problem: JointProblem) -> tuple[Any, ...]:
-    """Return what decides the seconds and bytes of a layer: memory holds it or not, at the same times."""
+    """Return what cached layer times and bytes depend on: the machine but for its memory, and the transport."""
     gpu = problem.machine.gpu.replaced(hbm_bytes=1.0)
     return replace(problem.machine, gpu=gpu), problem.transport_slowdown
 
@@ -175,7 +175,7 @@ def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _question(instance: Instance) -> Instance:
-    """Return an instance without size, deadline, tokens, objective and name, which only select among its plans."""
+    """Return the search cache's key: an instance without budget, deadline, tokens, objective, name, cluster racks."""
     # The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
     limits = instance.limits.replaced(budget_usd=None, deadline_days=None)
     work = instance.workload.replaced(tokens=1.0)  # days are counted from seconds a sequence

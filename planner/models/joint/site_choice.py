@@ -44,7 +44,7 @@ MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 @dataclass(kw_only=True)
 class Sites:
-    """The sites of an instance with a grid, with the answers of their MILP so far."""
+    """The choice of sites of an instance with a grid, with the answers of the site MILP so far."""
 
     instance: Instance
     request: SitesRequest = field(default_factory=SitesRequest)
@@ -72,48 +72,48 @@ class Sites:
 
     @property
     def budget_usd(self) -> float | None:
-        """Most that a plan may cost, on which the most racks depend."""
+        """Most USD that a joint plan may cost, on which the most racks of the site choice depend."""
         return self.instance.limits.budget_usd
 
     @property
     def most(self) -> dict[int, int]:
-        """The most racks at the budget, by the GPUs of each that are cabled, as far as they were asked."""
+        """The most racks that sites can have at the budget, by a rack's cabled GPUs, as far as known."""
         return self.racks.setdefault(self.budget_usd, {})
 
     def pay(self, instance: Instance) -> None:
-        """Go on with another budget and deadline, which change nothing that was learned of grid and fibre."""
+        """Set another budget and deadline for the site choice, keeping what it knows of grid and fibre."""
         self.instance = self.instance.replaced(limits=instance.limits)
         self.data = replace(self.data, instance=self.instance)
 
     @property
     def counts_power(self) -> bool:
-        """Whether a fabric's power is load in addition to that of the racks."""
+        """Whether a site's fabric power is load in addition to that of the racks."""
         return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
 
     @property
     def designed(self) -> bool:
-        """Whether the fibre between sites is designed, not a pair of ends for each two."""
+        """Whether the fibre between chosen sites is designed, not priced pair by pair of sites."""
         return self.data.wan.designed
 
     @cached_property
     def max_open(self) -> int:
-        """Most sites that may be open."""
+        """Most sites that the choice of sites may open."""
         return max_sites(self.data, split_model.rules_without())
 
     @property
     def min_open(self) -> int:
-        """Fewest sites that may hold parts; pinned racks may open others."""
+        """Fewest sites that the choice may give parts to; pinned racks may open others."""
         split, pins = self.data.grid.rules.fault_split, self.data.pins
         return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
 
     @property
     def max_site_racks(self) -> int:
-        """Bound the racks of one site."""
+        """Bound the racks of any one site of the choice."""
         return int(max(self._site_racks, default=0))
 
     @cached_property
     def _site_racks(self) -> Ints:
-        """Bound the racks of each site by each rule of sites alone, none of which may be broken for a penalty."""
+        """Bound the racks of each candidate site by each rule of sites alone that no penalty may break."""
         if self.data.grid.rules.soft:
             return np.full(len(self.data.candidates), MANY_RACKS)
         rules = split_model.rules_without()
@@ -122,13 +122,13 @@ class Sites:
 
     @cached_property
     def rtts_ms(self) -> list[float]:
-        """List the round trips of all pairs, the shortest first."""
+        """List the round trips in ms of all pairs of candidate sites, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
         found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
-        """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
+        """Bound from below the total km of routes between all pairs of `sites` sites, all within a round trip.
 
         It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
         `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
@@ -151,7 +151,7 @@ class Sites:
         return float(least[at - 1]) if at else math.inf
 
     def _groups(self, sites: int, *, alone: bool) -> tuple[Ints, Floats, Floats]:
-        """List the groups of sites by their longest round trips, with these and the km of all routes in a group.
+        """List groups of candidate sites by their longest round trips, with these and the km of a group's routes.
 
         `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
         many groups none is listed, and the km bound those of all.
@@ -192,12 +192,12 @@ class Sites:
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
     def fibre_usd(self, km: float, wavelengths: Any) -> Any:
-        """Price of the fibre of a pair of sites so far apart, where it is not designed."""
+        """Price in USD of the fibre of a pair of sites `km` of route apart, where it is not designed."""
         wan = self.data.wan
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
-        """Price the fibre between all of some sites by the wavelengths of each pair, given the km of all routes."""
+        """Price in USD the fibre between all of some sites by a pair's wavelengths, given the km of all routes."""
         if (sites, routes_km) not in self.fibre_by_km:
             wan, pairs = self.data.wan, sites * (sites - 1) // 2
             n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
@@ -207,7 +207,7 @@ class Sites:
         return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks of any plan with `rails` GPUs of each cabled, at the cheapest links and shortest fibre."""
+        """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
         known = self.most.get(rails)
         if known is not None:
             return known
@@ -219,7 +219,7 @@ class Sites:
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
 
         def use_racks(m: Any) -> None:
-            """Create the modules in use by site, which draw the power of their fabric; pinned idle ones take none."""
+            """Create each site's modules in use, which draw the power of their fabric; pinned idle ones take none."""
             sites = list(m.modules)
             m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, at_site))
             m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
@@ -258,20 +258,20 @@ class Sites:
         return self.most[rails]
 
     def min_fabric_usd(self, rails: int) -> float:
-        """Bound from below the price in USD of a rack's share of the fabric with `rails` GPUs cabled."""
+        """Bound from below the price in USD of a rack's fabric at any site, with `rails` GPUs cabled."""
         return rails * self.gpu_fabric_usd
 
     def min_fabric_mw(self, rails: int) -> float:
-        """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""
+        """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
         return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:
-        """Price in USD of the building and the interconnection of a MW of a fabric, if its power counts."""
+        """Price in USD of a site's building and interconnection for a MW of fabric, if its power counts."""
         return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""
+        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
         if not self.designed and circuit is not None:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
@@ -292,12 +292,12 @@ class Sites:
         return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
 
     def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
-        """Return a part whose fabric costs nothing; without pinned blocks it is that of every column with its racks."""
+        """Return a site question's part with free fabric, for any column with its racks if no blocks are pinned."""
         fabrics = ((0.0, mw if self.counts_power else 0.0),)
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
+        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them."""
         # No fibre is designed: each pair costs at least the fibre of the exchange alone, of the circuit's bytes of a
         # stage or fewer, or of any number of bytes if the circuit has 0.
         key = "least", parts, circuit
@@ -307,7 +307,7 @@ class Sites:
         return math.inf if placed is None else placed.capital_usd
 
     def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital as `least` does, but of more than two sites by the design of their fibre."""
+        """Bound the site capital of parts as `least` does, but over two sites by the design of their fibre."""
         # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
         # designs that carry the exchange alone cost no less.
         if len(parts) < 3:
@@ -322,7 +322,7 @@ class Sites:
     def question(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
     ) -> SiteQuestion:
-        """Return the question that some parts ask."""
+        """Return the site question that some parts, a circuit and fibre designs ask."""
         pairs: dict[Pair, float] = {}
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
@@ -349,7 +349,7 @@ class Sites:
         return self.placed[key]
 
     def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        """Ask for sites, design their fibre, and ask again knowing its price, until the cheapest has a known one."""
+        """Choose sites, design their fibre, and choose again at its price, until the cheapest have a known design."""
         designs: dict[Joined, float | None] = {}
         plans: dict[Joined, WanPlan | None] = {}
         while True:
@@ -379,7 +379,7 @@ class Sites:
         return read_placed(m, q, outcome)
 
     def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
-        """Solve a model of the sites in the time that is left; raise where the time came first."""
+        """Solve a site MILP in the time that is left; raise where the deadline came first."""
         how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
         outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
         self.solved += 1
@@ -392,7 +392,7 @@ def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
 
 
 def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
-    """Read a solution; the capital is added up again from whole decisions."""
+    """Read the chosen sites from a site MILP's solution, adding up their capital again from whole decisions."""
     values = outcome.solution
     if values is None:
         raise ValueError("joint sites: no solution to read")

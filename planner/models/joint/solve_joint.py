@@ -1,4 +1,4 @@
-"""Find the plan of fewest days over the declared space: prepare its search, and return its plan and bounds."""
+"""Solve the joint problem for the plan of fewest days over the declared space: its search, the plan and its bounds."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
 from planner.models import Options, SitesRequest
 from planner.models.fabric.fabric_templates import Templates
-from planner.models.joint.joint_question import EPS, JointSolution, World
+from planner.models.joint.joint_world import EPS, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search_cache import JointCache
@@ -23,7 +23,7 @@ from planner.solvers.signals import Deadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solving:
-    """What the searches of one solve share: how hard and until when they seek, whom they tell, and what is known."""
+    """What the searches of one joint solve share: options, deadline, progress, cache and facts known beforehand."""
 
     options: Options
     deadline: Deadline
@@ -35,11 +35,11 @@ class Solving:
 
     @property
     def left(self) -> Options:
-        """The options with the time that is left."""
+        """The options of a joint solve with the time that is left."""
         return replace(self.options, time_limit=self.deadline.limit)
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
-        """Gather what all columns of an instance share."""
+        """Gather what all columns of an instance share in a joint solve."""
         return world_of(instance, self.options, self.deadline, self.cache, without)
 
 
@@ -56,13 +56,13 @@ def solve_joint(
     floor: float = 0.0,
     within: float = 0.0,
 ) -> JointSolution:
-    """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
+    """Return the joint plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
     With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
     left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
     values of choices, by the paths of their pins, that no plan may have. Plans of more than `rival` days are not looked
-    for; one of `floor` days, below which a question with all of these plans says that none is, ends the search; plans
+    for; one of `floor` days, below which a question that includes all these plans has none, ends the search; plans
     slower by a share `within` of the fewest days are kept for a goal that goes on with `cache.search`.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
@@ -108,7 +108,7 @@ def world_of(
     cache: JointCache | None = None,
     without: dict[str, Any] | None = None,
 ) -> World:
-    """Gather the problem, sites and templates that all columns share, from the cache where it has them."""
+    """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
     cache = JointCache() if cache is None else cache
     cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)
@@ -140,7 +140,7 @@ def world_of(
 
 
 def refuse_unusable_pins(instance: Instance) -> None:
-    """Refuse pins that the declared space does not hold, or that leave no switch, before a solver is loaded."""
+    """Refuse pins outside the declared space, or that leave no switch, before a joint solve loads a solver."""
     if instance.network is not None:  # whose transport, simulated, may take long
         instance = instance.replaced(network__transport__simulate=None)
     gpus = problem_of(instance).gpus

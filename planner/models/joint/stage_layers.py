@@ -31,12 +31,12 @@ class Patterns:
 
     @property
     def column(self) -> Column:
-        """The column that is split."""
+        """The column whose layers are split over stages by patterns."""
         return self.stages.column
 
     @cached_property
     def table(self) -> Ints:
-        """Layers and recomputed layers by pattern, shape (patterns, 2); at least the layers that others cannot hold."""
+        """Layers and recomputed layers by stage pattern, shape (patterns, 2); at least those others cannot hold."""
         s, most = self.column.strategy, int(self.stages.sizes[-1])
         fewest = s.problem.layers - (self.column.p - 1) * most
         sizes = range(max(self.column.v, fewest), most + 1)
@@ -70,7 +70,7 @@ class Patterns:
 
     @cached_property
     def seconds(self) -> Floats:
-        """Seconds of a step of each pattern on each stage, the head and unequal chunks included."""
+        """Seconds of a step of each layer pattern on each stage, the head and unequal chunks included."""
         c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.host_seconds
         layers, repeats = self.table[:, 0], self.table[:, 1]
         each = step_prediction.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
@@ -94,14 +94,14 @@ class Patterns:
 
     @cached_property
     def chunks(self) -> Floats:
-        """Seconds of the largest chunk of each pattern."""
+        """Seconds of the largest chunk of each layer pattern of a stage."""
         layers, repeats = self.table[:, 0], self.table[:, 1]
         x, v = self.stages.pipeline, self.column.v
         return np.asarray(step_prediction.chunk_seconds(x, self.stages.sharded, v, layers, repeats))
 
 
 def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
-    """Return the time of a column's fastest split in parts of `seconds` a step (inf: none as fast), and its patterns.
+    """Return a column's fastest split of layers in parts of `seconds` a step (inf: none as fast), and its patterns.
 
     All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
     sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
@@ -117,7 +117,7 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
 
 
 def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
-    """Yield the patterns that stages may have together: all, or by the number that a rule has chunks recompute."""
+    """Yield the layer patterns that stages may have together: all, or by the number a rule has chunks recompute."""
     problem, v, layers = x.column.strategy.problem, x.column.v, x.table[:, 0]
     if not problem.recomputes_alike:
         yield fine
@@ -130,7 +130,7 @@ def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
 
 
 def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
-    """Return the seconds of the fastest split of allowed patterns; the limit where none is below it."""
+    """Return the seconds a step of the fastest split of allowed layer patterns; the limit where none is below it."""
     layers, used = x.table[:, 0], fine.any(axis=0)
     floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
     for most in np.unique(layers[used]).tolist():

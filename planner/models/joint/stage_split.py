@@ -27,7 +27,7 @@ NO_FIT = 1 << 30  # layers to recompute where not even that makes room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A strategy with everything chosen that its step depends on, but for the network and the split of layers."""
+    """A strategy with all that a step depends on (stages, replicas, micro-batches) but network and split of layers."""
 
     strategy: Strategy
     zero: int
@@ -40,7 +40,7 @@ class Column:
 
     @property
     def block(self) -> RackBlock:
-        """Racks that hold whole replicas; every column of the declared space has some."""
+        """Block of racks that holds whole replicas of the column whose layers are split; every column has one."""
         block = self.strategy.block(self.p)
         if block is None:
             raise ValueError("joint: a column without a block")
@@ -48,18 +48,18 @@ class Column:
 
     @property
     def replica_gpus(self) -> int:
-        """GPUs of a replica."""
+        """GPUs of a replica of the column whose layers are split over stages."""
         return self.p * self.strategy.shape.gpus
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step."""
+        """Sequences of a step of the column whose layers are split over stages."""
         return self.d * self.m * self.strategy.shape.micro_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSplit:
-    """Layers and recomputed layers by stage, with the seconds of a step."""
+    """The split of a column's layers: layers and recomputed layers by stage, with the seconds of a step."""
 
     seconds: float
     layers: tuple[int, ...]
@@ -68,7 +68,7 @@ class LayerSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The limits of a split, and the seconds of a step that it takes at most within them."""
+    """Limits on stages that admit a split of layers, and the seconds of a step that it takes at most within them."""
 
     seconds: float
     stage: float
@@ -86,7 +86,7 @@ OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fib
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """The stages of a column under some conditions; `cutoff`: seconds a step above which no split is of use.
+    """The stages to split a column's layers over; `cutoff`: seconds a step from which a split is useless.
 
     Everything grows with the layers of a stage: seconds, those of its largest chunk, and layers to recompute. So a
     split is as fast as the limits that it keeps on the three, and limits admit a split if the most layers that each
@@ -104,38 +104,38 @@ class Stages:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """Times of the pipeline."""
+        """Times of the pipeline over whose stages the layers are split."""
         return self.column.strategy.pipeline(self.column.zero, inside=self.column.block.rack_stages == 1)
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Pace of a layer."""
+        """Seconds of one layer and micro-batch of a stage under ZeRO, exposed traffic included."""
         return step_prediction.sharded_times(self.pipeline, self.group)
 
     @cached_property
     def group(self) -> ReplicaGroup:
-        """Replicas that exchange a stage."""
+        """Replicas that exchange the gradients of a stage."""
         per_rack, c = self.column.block.replicas_per_rack, self.conditions
         return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
 
     @cached_property
     def counts(self) -> PipelineCounts:
-        """Stages, chunks of a stage and micro-batches."""
+        """Stages, chunks of a stage and micro-batches of the column that is split."""
         return PipelineCounts(self.column.p, self.column.v, self.column.m)
 
     @cached_property
     def send(self) -> float:
-        """Seconds of one exchange between stages."""
+        """Seconds of one exchange between stages of the column that is split."""
         return float(self.pipeline.send(self.conditions.send, self.column.p))
 
     @cached_property
     def effective(self) -> float:
-        """Micro-batches of a step with the loss of short rounds."""
+        """Micro-batches of a step with the loss of short rounds, by which a stage's seconds count in a split."""
         return float(schedule.effective_micro_batches(self.column.m, self.column.p, self.column.v))
 
     @cached_property
     def sizes(self) -> Ints:
-        """Numbers of layers of a stage whose seconds are within the cutoff, from one a chunk."""
+        """Sizes of a stage in a split: numbers of layers, from one a chunk, whose seconds are within the cutoff."""
         c, problem, shape = self.column, self.column.strategy.problem, self.column.strategy.shape
         # A framework runs experts in whole groups, and interleaved micro-batches in whole rounds.
         if c.d * shape.gpus % problem.expert_group(shape) or (c.v > 1 and problem.rules.whole_rounds and c.m % c.p):
@@ -223,7 +223,7 @@ class Stages:
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
     def _wait(self, recompute: Ints, fits: Flags) -> Floats:
-        """Compute the seconds that unequal chunks add: by the order of events from the mean on, a bound for smaller."""
+        """Compute the seconds that unequal chunks of stages add: by event order from the mean size on, else a bound."""
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:
             return np.zeros(recompute.shape)
@@ -262,7 +262,7 @@ class Stages:
 
     @cached_property
     def _tails(self) -> list[Floats]:
-        """The same over the fibre between sites, one array a part."""
+        """Parts of a step that come once, the exchange between sites included, by the most layers of a stage."""
         c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
         over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
         between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
@@ -278,24 +278,24 @@ class Stages:
 
     @cached_property
     def _steps(self) -> tuple[Floats, Any]:
-        """Bound the seconds of the largest stage by its layers, and those to fill the pipeline."""
+        """Bound the seconds a step of the largest stage of a split by its layers, and those to fill the pipeline."""
         return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
 
     @cached_property
     def min_seconds_by_most(self) -> Floats:
-        """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
+        """Bound the seconds of a step by the layers of a split's largest stage, one entry a size."""
         stage, filling = self._steps
         return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
 
     @cached_property
     def _up_to(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; the distinct ones in order."""
+        """Most seconds, and most of a largest chunk, over sizes of a stage up to each; the distinct ones in order."""
         seconds, chunk = self.seconds, self.chunk
         most_seconds, most_chunk = np.maximum.accumulate(seconds, axis=1), np.maximum.accumulate(chunk, axis=1)
         return most_seconds, most_chunk, _increasing(seconds), _increasing(chunk[seconds < np.inf])
 
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
-        """Return the least limit on one figure that admits a split under one on the other; infinite where none does."""
+        """Return the least limit on stage or chunk seconds that admits a split under one on the other, or infinity."""
         # Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
         # below them must hold the model, and each stage its fewest layers.
         c, places = self.column, most - self.column.v + 1
@@ -307,7 +307,7 @@ class Stages:
         return float(max(last, opened_at[np.arange(c.p), fewest].max()))
 
     def limits(self) -> Iterator[Thresholds]:
-        """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
+        """Yield limits of the best splits: for each most layers the least stage time at each largest chunk."""
         if not len(self.sizes):
             return
         c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
@@ -345,23 +345,23 @@ class Stages:
 
     @property
     def _has_rule(self) -> bool:
-        """Whether a rule of the framework binds the layers that stages recompute, and none of its numbers is set."""
+        """Whether a framework rule binds the layers that stages recompute, and none of its numbers is set."""
         return self.each < 0 and self.column.strategy.problem.recomputes_alike
 
     @cached_property
     def _alike(self) -> Iterator[Self]:
-        """The stages under each number that chunks recompute alike, to be copied by whoever iterates over them."""
+        """The stages under each number of layers that chunks recompute alike; whoever iterates copies them."""
         return itertools.tee(self._numbers(), 1)[0]
 
     def _under_rule(self, known: Self, changed: Callable[[Self], Self]) -> Self:
-        """Take the stages under each number from others that are known, each of them changed; return these stages."""
+        """Take a rule's alternative stages from others that are known, each changed; return these stages."""
         self.__dict__["_alike"] = itertools.tee(map(changed, copy(known._alike)), 1)[0]
         return self
 
     def _numbers(self) -> Iterator[Self]:
         """Yield the stages under each number that a rule of the framework has every chunk recompute; none without one.
 
-        Numbers above one under which memory holds all sizes that it can ever hold are of no use.
+        Numbers above one under which memory already holds all sizes that it ever can are left out.
         """
         strategy = self.column.strategy
         rule = strategy.problem.rules.recompute
@@ -381,13 +381,13 @@ class Stages:
                 return
 
     def least(self) -> Thresholds | None:
-        """Return the limits of the fastest split; None where none takes less than the cutoff."""
+        """Return the limits of the fastest split of layers; None where none takes less than the cutoff."""
         if self._has_rule:
             return self._best_alike(lambda stages: stages.least())
         return max(self.limits(), key=lambda t: -t.seconds, default=None)
 
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
-        """Return the fastest under any number that chunks recompute alike; each number only where it may be faster."""
+        """Return the fastest split under any number of layers that chunks recompute alike, if any."""
         best = None
         for stages in copy(self._alike):
             cutoff = self.cutoff if best is None else best.seconds
@@ -398,7 +398,7 @@ class Stages:
 
     @property
     def _min_seconds(self) -> float:
-        """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
+        """Bound the seconds of a step: the largest stage of a split has the mean of the layers at least."""
         v, layers = self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
         recomputed = schedule.recomputed_alike(layers, v, self.each)
         stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
@@ -428,7 +428,7 @@ class Stages:
         return found
 
     def _short(self) -> Self | None:
-        """Return the same stages without the sizes that a bound shows to be of no use; None where it leaves none.
+        """Return the same stages without the sizes that a bound excludes; None where it leaves no split of layers.
 
         The order of events, which takes long, is then worked out for few patterns of unequal chunks.
         """
@@ -444,13 +444,13 @@ class Stages:
         return found
 
     def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
-        """Return the stages with some changes; figures that do not depend on these are kept."""
+        """Return the stages with some changes; cached figures of a split that do not depend on these are kept."""
         found, known = replace(self, **changes), self.__dict__
         found.__dict__.update({name: known[name] for name in kept if name in known})
         return found
 
     def fastest(self) -> LayerSplit | None:
-        """Return the fastest split; None where none beats the cutoff."""
+        """Return the fastest split of layers over the stages; None where none beats the cutoff."""
         # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
@@ -463,7 +463,7 @@ class Stages:
         return min((x for x in found_at if x is not None), key=lambda x: x.seconds, default=None)
 
     def spread(self, t: Thresholds) -> LayerSplit:
-        """Spread the layers within limits, the largest stages relieved first."""
+        """Spread the layers over stages within limits, the largest stages relieved first."""
         c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
         if wanted is not None:
             sizes = np.array(wanted)
@@ -483,7 +483,7 @@ class Stages:
 
 
 def _increasing(values: Floats) -> Floats:
-    """Return the distinct finite values in order, each once, the largest of those that differ by rounding only."""
+    """Return the distinct finite stage seconds in order, the largest of those that differ by rounding only."""
     found = np.unique(values[np.isfinite(values)])
     if len(found) < 2:
         return found

@@ -1,4 +1,4 @@
-"""Days on a calendar in the search: lower bounds on the stretch of a column's time by stops, and the choice of spares.
+"""Stops by failures and spares in the search: lower bounds on the stretch of a column's time, the choices of spares.
 
 Every bound of the search in seconds a sequence is one on a clock: seconds of steps times the stretch of failures. Of
 a number of GPUs it is the least over all ways to go on, spares costing nothing. Ranges of replicas take the least
@@ -32,7 +32,7 @@ ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
 
 @dataclass(frozen=True, slots=True)
 class Sparing:
-    """Spare racks that leave enough at every site for a share of time (0: none); idle GPUs of a rack cabled or not."""
+    """A choice of spares: racks that leave a site enough for a share of time (0: none); idle GPUs cabled or not."""
 
     target: float = 0.0
     wired: bool = False
@@ -43,7 +43,7 @@ NO_SPARES = Sparing()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calendar:
-    """Failures of an instance, as the search counts them."""
+    """Failures of an instance as the search counts them: bounds on how much their stops stretch steps."""
 
     r: Reliability
     state_bytes: float
@@ -52,12 +52,12 @@ class Calendar:
 
     @cached_property
     def base(self) -> CheckpointedJob:
-        """The job of which bounds change the size: any number of replicas, all GPUs that there may be write."""
+        """The checkpointed job whose size the bounds on stops change: any number of replicas, all GPUs write."""
         return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs."""
+        """Tabulate by steps of GPUs the least stretch by stops: of whole restarts, and without a replica of no GPUs."""
         # A step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
         count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
         gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
@@ -70,13 +70,13 @@ class Calendar:
 
     @cached_property
     def _least_above(self) -> Floats:
-        """Tabulate the least stretch over all steps from each on."""
+        """Tabulate the least stretch by stops over all steps of GPUs from each on."""
         _, whole, elastic = self._steps
         return np.asarray(np.minimum.accumulate(np.minimum(whole, elastic)[::-1])[::-1])
 
     @cached_property
     def _per_gpu(self) -> tuple[Floats, Floats]:
-        """Tabulate the least of stretch/GPUs over all steps before each."""
+        """Tabulate the least of stretch by stops over GPUs, over all steps of GPUs before each."""
         gpus, whole, elastic = self._steps
         least = [np.append(np.inf, np.minimum.accumulate(x / (gpus * STEP))[:-1]) for x in (whole, elastic)]
         return least[0], least[1]
@@ -86,27 +86,27 @@ class Calendar:
         return float(recovery.stops_per_gpu_second(self.r, self.links)) * self.r.rejoin_seconds * ROUNDING
 
     def _at(self, gpus: Any) -> Any:
-        """Return the place in the table of the largest number that is no more."""
+        """Return the row of the table of stretch by stops with the most GPUs that do not exceed a number."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
         return np.minimum(found, len(self._steps[0]) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
-        """Bound from below the stretch of every job of at least `min_gpus` GPUs."""
+        """Bound from below the stretch by stops of every job of at least `min_gpus` GPUs."""
         return self._least_above[self._at(min_gpus)]
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Bound the stretch of one column from below, as a float."""
+        """Bound from below the stretch of one column's steps by stops, as a float."""
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time."""
+        """Bound from below the stretch of jobs by stops, by replicas: spares are free, steps take no time."""
         # The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
         job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
         return min_stretch(job) * ROUNDING
 
     def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound each/d + once on a clock over every number of replicas d up to one."""
+        """Bound each/d + once on a clock, stops included, over every number of replicas d up to one."""
         # Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
@@ -123,12 +123,12 @@ class Calendar:
 
     @cached_property
     def _pieces(self) -> NDArray[np.int64]:
-        """Steps of the table from the end of a range back to the lower end of each of its parts; all to the last's."""
+        """Rows of the table of stretch by stops from a range's end back to the lower end of each of its pieces."""
         back = [math.ceil(-math.log(below) / math.log(STEP)) + 1 for below in PIECES[1:].tolist()]
         return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
-        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock."""
+        """Return a limit on each/d + once in seconds of steps, and the fewest replicas d to meet it on a clock."""
         # No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
         # are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
         low = 1
@@ -172,7 +172,7 @@ def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
 
 
 def calendar_of(instance: Instance, model: Model) -> Calendar | None:
-    """Return the failures that the search counts; None where none do."""
+    """Return the failures that stop an instance's training, as the search counts them; None where none do."""
     r = counted(instance)
     if r is None:
         return None

@@ -1,4 +1,4 @@
-"""The declared space of columns: how the model is cut over GPUs, and the blocks of racks that follow from it."""
+"""The declared space of strategies: how the model is cut over GPUs, and the blocks of racks that follow from it."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointProblem:
-    """The joint question: the machine, limits and pins of an instance."""
+    """The joint problem that spans the declared space of strategies: machine, limits and pins of an instance."""
 
     instance: Instance
     machine: Machine
@@ -66,71 +66,71 @@ class JointProblem:
     joined: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)  # by GPUs cabled
 
     def joined_racks(self, wired_gpus: int) -> float:
-        """Bound the racks that one fabric joins, by the GPUs of each that are cabled; thousands of columns ask."""
+        """Bound the racks that one fabric joins in the declared space, by a rack's GPUs that are cabled."""
         if wired_gpus not in self.joined:
             self.joined[wired_gpus] = max_joined_racks(self.instance, wired_gpus)
         return self.joined[wired_gpus]
 
     @property
     def gpus(self) -> int:
-        """GPUs of a rack."""
+        """GPUs of a rack in the declared space."""
         return self.machine.rack.gpus
 
     @property
     def layers(self) -> int:
-        """Layers of the model."""
+        """Layers of the model that the strategies of the declared space train."""
         return self.machine.model.layers
 
     @property
     def wan(self) -> Wan:
-        """The wide area between sites, at default prices where the instance states none."""
+        """Wide area between sites of the declared space, at default prices where the instance states none."""
         return self.instance.wan or DEFAULT_WAN
 
     @property
     def rules(self) -> FrameworkRules:
-        """Rules of the framework for layouts."""
+        """Rules of the framework for layouts of the declared space."""
         return self.instance.workload.rules
 
     @property
     def freed(self) -> "JointProblem":
-        """The problem without rules of the framework."""
+        """The joint problem with the declared space freed of rules of the framework."""
         return replace(self, instance=self.instance.replaced(workload__framework_rules=False))
 
     @property
     def recomputes_alike(self) -> bool:
-        """Whether a rule of the framework has all stages recompute as many layers, none of them pinned."""
+        """Whether a framework rule has the space's stages recompute as many layers each, none pinned."""
         return self.rules.recompute != "free" and self.pin("recomputed_layers_per_stage") is None
 
     @property
     def stage_layers(self) -> list[int] | None:
-        """Layers of each stage where they are pinned."""
+        """Pinned layers of each stage in the declared space; None where they are free."""
         layers: list[int] | None = self.pin("layers_per_stage")
         return layers
 
     def expert_group(self, shape: LayerShape) -> int:
-        """Return the GPUs that must divide those of a stage at all replicas, by a rule; 1 without one."""
+        """Return the GPUs that a rule of the declared space has divide a stage's at all replicas; 1 if none."""
         return shape.expert_parallel if self.rules.whole_expert_groups else 1
 
     def layers_of(self, stages: int) -> list[int] | None:
-        """Return the layers of each stage where they are pinned, or all alike by a rule; else None."""
+        """Return the layers of each stage in the declared space if pinned, or all alike by a rule; else None."""
         even = self.rules.even_stages and self.stage_layers is None
         return [self.layers // stages] * stages if even else self.stage_layers
 
     @property
     def zero_stages(self) -> list[int]:
-        """ZeRO stages that the framework has and pins allow."""
+        """ZeRO stages of the declared space: those that the framework has and pins allow."""
         return self.options("zero_stage", sorted(self.machine.software.zero_stages))
 
     def has(self, parallelism: Parallelism) -> bool:
-        """Return whether the framework has a way to divide a step."""
+        """Return whether the framework has a kind of parallelism for the declared space."""
         return parallelism in self.machine.software.parallelism
 
     def pin(self, name: str) -> Any:
-        """Return the pinned value of a choice of the layout, or None where it is free."""
+        """Return the pinned value of a choice of the layout in the declared space, or None where it is free."""
         return self.pins.get(f"layout.{name}")
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
-        """Return the free values that a pin allows."""
+        """Return the values of a choice of the layout that pins leave of the free ones in the declared space."""
         wanted, path = self.pin(name), f"layout.{name}"
         if name == "pipeline_parallel" and self.stage_layers is not None:
             free = [p for p in free if p == len(self.stage_layers)]
@@ -142,7 +142,7 @@ class JointProblem:
 
 
 def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> JointProblem:
-    """Read the joint question from a loaded instance; refuse a pin outside the declared space."""
+    """Read the joint problem from a loaded instance; refuse a pin outside the declared space."""
     machine, tokens = machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
@@ -189,7 +189,7 @@ def _refuse_pins(problem: JointProblem) -> None:
 
 
 def _missing(software: Software, name: str, wanted: Any) -> str:
-    """Name the feature that a choice of the layout needs and the framework lacks, with the remedy; empty if none."""
+    """Name the feature that a pin of the declared space needs and the framework lacks, with the remedy, or ""."""
     if name in NEEDS and NEEDS[name] not in software.parallelism:
         return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
     if name == "zero_stage" and wanted in software.zero_stages:
@@ -231,7 +231,7 @@ def _refuse_stages(problem: JointProblem) -> None:
 
 
 def _is_left(problem: JointProblem) -> bool:
-    """Return whether pins and rules of the framework leave a way to cut a layer, with pinned replicas and batches."""
+    """Return whether pins and framework rules leave a strategy in the declared space at pinned replicas and batches."""
     stages, chunks = problem.pin("pipeline_parallel") or 1, problem.pin("virtual_stages") or 1
     micro_batches, replicas = problem.pin("microbatches_per_step") or 0, problem.pin("data_parallel") or 0
     if problem.rules.whole_rounds and chunks > 1 and micro_batches % stages:
@@ -240,7 +240,7 @@ def _is_left(problem: JointProblem) -> bool:
 
 
 def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
-    """List the values of the choices that the free problem considers, under the pins of those that they follow from."""
+    """List the declared space's values of each layout choice, under the pins of the choices that they follow from."""
     g, stages = problem.gpus, problem.options("pipeline_parallel", _stage_counts(problem))
     tensors = problem.options("tensor_parallel", _tensor_degrees(problem))
     pairs = [(t, k) for t in tensors for k in problem.options("context_parallel", _context_degrees(problem, t))]
@@ -270,7 +270,7 @@ def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy:
-    """A way to cut a layer, with its times and its bytes."""
+    """A strategy of the declared space: one way to cut a layer over GPUs, with its times and its bytes."""
 
     problem: JointProblem
     shape: LayerShape
@@ -284,7 +284,7 @@ class Strategy:
     under_zero: dict[tuple[int, bool], Pipeline] = field(init=False, repr=False, default_factory=dict)
 
     def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the times of the pipeline under a ZeRO stage, all stages `inside` a rack or not."""
+        """Return the times of a strategy's pipeline under a ZeRO stage, all stages `inside` a rack or not."""
         if (zero_stage, inside) not in self.under_zero:
             own = self.within if inside else self.between
             self.under_zero[zero_stage, inside] = replace(own, zero_stage=zero_stage)
@@ -292,27 +292,27 @@ class Strategy:
 
     @property
     def machine(self) -> Machine:
-        """The machine with padded sequences."""
+        """The machine as a strategy runs it, with padded sequences."""
         return self.between.machine
 
     @property
     def layer(self) -> float:
-        """Seconds of one layer forward and backward, without exposed ZeRO traffic."""
+        """Seconds of one layer forward and backward under a strategy, without exposed ZeRO traffic."""
         return self.between.times.forward_seconds + self.between.times.backward_seconds
 
     @cached_property
     def least_layers(self) -> int:
-        """Layers that bounds count: no more than the time of all layers holds, front layers being faster or not."""
+        """Layers that a strategy's bounds count, faster front layers allowed for: at most all layers' time."""
         return step_prediction.least_layers(self.between)
 
     def block(self, pipeline: int) -> RackBlock | None:
-        """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
+        """Return the block of racks of a strategy's pipeline of `pipeline` stages; None where it has none."""
         g, rails, replicas = self.problem.gpus, self.problem.all_rails, self.problem.pin("replicas_per_rack")
         return _block(g, *self.shape.degrees, pipeline, packed=self.packed, all_rails=rails, replicas=replicas)
 
     @cached_property
     def pipelines(self) -> "StrategyPipelines":
-        """Every pipeline of the strategy, as columns of a table."""
+        """Every pipeline of the strategy in the declared space, one row each."""
         problem, s = self.problem, self.shape
         stages = tuple(problem.options("pipeline_parallel", _stage_counts(problem)))
         virtual = tuple(problem.options("virtual_stages", _stage_counts(problem, "interleaved")))
@@ -363,7 +363,7 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
 
 
 def strategies_of(one: Strategy) -> list[Strategy]:
-    """List the strategies of the degrees of one: under each schedule, and with stages that share a rack."""
+    """List the strategies of the declared space with one's degrees: by schedule, and with stages sharing a rack."""
     problem, schedules = one.problem, one.problem.machine.software.schedules
     found = []
     for order, packed in itertools.product(problem.options("schedule", schedules), (False, True)):
@@ -378,7 +378,7 @@ def strategies_of(one: Strategy) -> list[Strategy]:
 def strategy(
     problem: JointProblem, shape: LayerShape, recomputes: str, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Strategy:
-    """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes.
+    """Return the strategy of degrees whose stages run 1F1B, each in a rack of its own, with its times and bytes.
 
     `fronts` keeps the times of dense layers at the front (`pipeline_of`).
     """
@@ -408,7 +408,7 @@ def _tensor_degrees(problem: JointProblem) -> list[int]:
 
 
 def _context_degrees(problem: JointProblem, t: int) -> list[int]:
-    """List the CP degrees: every one inside a rack, and whole racks of TP groups."""
+    """List the CP degrees of the declared space: every one inside a rack, and whole racks of TP groups."""
     if not problem.has("context"):
         return [1]
     unit = problem.gpus // t
@@ -419,7 +419,7 @@ def _context_degrees(problem: JointProblem, t: int) -> list[int]:
 
 
 def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
-    """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
+    """List the declared space's inner degrees of 2D TP: 1, and for many ranks that of the squarest grid."""
     if t < WIDE or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
         return [1]
     divisors = (i for i in range(2, t) if t % i == 0)
@@ -433,14 +433,14 @@ def _expert_degrees(problem: JointProblem) -> list[int]:
 
 
 def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") -> list[int]:
-    """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
+    """List the numbers of stages of a pipeline, or of virtual stages, in the declared space: up to the layers."""
     even = parallelism == "pipeline" and problem.rules.even_stages and problem.stage_layers is None
     every = range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
     return [p for p in every if not even or problem.layers % p == 0]
 
 
 def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) -> bool:
-    """Return whether the framework runs a layer that is cut by these degrees, with sequence parallelism or without."""
+    """Return whether the framework runs a strategy with these degrees, with sequence parallelism or without."""
     rules, sequence = problem.rules, problem.machine.sequence
     wanted = {"free": False, "with experts": problem.machine.model.experts is not None, "always": True}
     if t > 1 and not parallel and wanted[rules.sequence_parallel]:
@@ -453,7 +453,7 @@ def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) ->
 
 
 def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
-    """Pair the activations kept of a layer with the range of layers that may be recomputed whole."""
+    """Pair the kept activations of a layer with the layers recomputed whole (none, any, some) in the space."""
     software, wanted = problem.machine.software, problem.pin("recompute")
     if memory.repeats_modules(problem.machine):  # of a layer, or layers recomputed whole: a framework has either
         whole = {None: "any", "none": "none", "full": "some"}
@@ -469,7 +469,7 @@ def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
 
 
 def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
-    """Yield, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
+    """Yield in order the degrees by which the declared space may cut a layer, with the recompute choice."""
     sizes = [b for b in problem.options("microbatch_sequences", MICRO_BATCHES) if b <= problem.max_sequences]
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
@@ -498,7 +498,7 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
 
 
 def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
-    """Return which pipelines a cut of a layer has: all, those that let the experts' exchange overlap, or the others."""
+    """Return which pipelines a strategy has: all, those that let the experts' exchange overlap, or the others."""
     overlap: Flags = may_overlap_experts(p, v)
     if not limits_expert_overlap(problem.machine, shape):
         return np.ones_like(overlap)

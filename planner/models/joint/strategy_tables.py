@@ -1,4 +1,4 @@
-"""Columns by their lower bounds: strategies, their pipelines, and the counts of replicas and micro-batches of these."""
+"""Tables of strategies' columns by lower bounds: pipelines, and their counts of replicas and micro-batches."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint import time_bounds
-from planner.models.joint.joint_question import EPS, World
+from planner.models.joint.joint_world import EPS, World
 from planner.models.joint.search_cache import most_paid
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy
@@ -25,7 +25,7 @@ MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Least seconds of a micro-batch and of a layer that fills a pipeline, and the cutoff in seconds a micro-batch."""
+    """What prunes a strategy's table: least seconds of a micro-batch and of a pipeline-filling layer, and a cutoff."""
 
     each: float
     layer: float
@@ -34,7 +34,7 @@ class Pruning:
 
 
 def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
-    """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
+    """Pair numbers of replicas with the numbers of micro-batches that could be best with them in a strategy's table.
 
     Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
     holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks
@@ -71,9 +71,9 @@ def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pru
 
 
 def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
-    """Pair numbers of replicas with the most micro-batches of those that chunks which are not alike may ask for.
+    """Pair numbers of replicas in a strategy's table with the most micro-batches that unequal chunks may ask for.
 
-    Each speaks for all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
+    Each represents all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
     more whole round may wait more. Chunks may be unequal whatever the layers, as a stage may recompute some of them or
     have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
     waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
@@ -89,7 +89,7 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
 
 
 def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> Ints:
-    """Return the numbers of micro-batches that the most of them speaks for: of two rounds and more.
+    """Return the micro-batch counts, of two rounds and more, that the row of the most of them in a table represents.
 
     UnansweredError: the batch is so large that not all of them can be kept.
     """
@@ -103,7 +103,7 @@ TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their s
 
 
 def strategy_bound(world: World, s: Strategy) -> float:
-    """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
+    """Bound a strategy's seconds a sequence by its table of pipelines where it has one, else by its layers alone."""
     if s in world.cache.tables:
         bound = float(pipelines_of(world, s)[0].min(initial=math.inf))
     else:  # on as many racks as its fewest GPUs of each cabled allow
@@ -126,9 +126,9 @@ def strategy_racks(s: Strategy, seconds: float) -> tuple[int, int]:
 
 
 def _stage_groups(s: Strategy) -> tuple[int, float, float]:
-    """Return the fewest GPUs of a rack that are cabled, its groups of GPUs that share a layer, and a sequence's work.
+    """Return a strategy's fewest cabled GPUs of a rack, its groups of GPUs that share a layer, and a sequence's work.
 
-    That is the least time in seconds of all layers of a sequence in one group: many groups divide it at best.
+    The work is the least time in seconds of all layers of a sequence in one group: many groups divide it at best.
     """
     shape, gpus = s.shape, s.problem.gpus
     racks = context_racks(gpus, *shape.degrees[:2])  # of a group
@@ -137,20 +137,20 @@ def _stage_groups(s: Strategy) -> tuple[int, float, float]:
 
 
 def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
-    """Return the bound that a question for no less money and racks asked for, and whether it was this one; if any."""
+    """Return a strategy's cached bound for no less money and racks, and whether for exactly these; None if none is."""
     paid, bound = world.cache.bounds.get(s, (None, 0.0))
     own = most_paid(world.problem.instance)
     return (bound, paid == own) if _covers(paid, own) else None
 
 
 def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
-    """Return whether an answer for some money and racks, if there is one, holds for a question of its own."""
+    """Return whether a strategy table made for a budget and racks, if any, serves a question's own budget and racks."""
     return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyTable:
-    """The pipelines of a strategy with their least seconds, whatever their ZeRO stage."""
+    """The table of a strategy's pipelines with their least seconds, whatever their ZeRO stage."""
 
     strategy: Strategy
     rows: StrategyRows  # of each the most replicas and the least micro-batches that it may have
@@ -164,12 +164,12 @@ class StrategyTable:
         return len(self.rows)
 
     def part(self, which: Any) -> "StrategyTable":
-        """Return some of the pipelines."""
+        """Return some of the pipelines of a strategy's table."""
         some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
         return StrategyTable(self.strategy, self.rows.part(which), *some)
 
     def each_within(self, at: Ints, blocks: Ints) -> Floats:
-        """Bound the seconds of a micro-batch of the pipelines at some places, each with at most a number of blocks."""
+        """Bound the micro-batch seconds of pipelines at some rows of a strategy's table, with most blocks."""
         # Whatever their ZeRO stage. What memory costs with more blocks it costs with fewer: questions for less money
         # need not ask for it anew.
         each, stages, least = self.each[at], self.rows.p[at], np.full(len(at), np.inf)
@@ -187,12 +187,12 @@ class StrategyTable:
 
 
 def most_sequences(s: Strategy) -> int:
-    """Return the most micro-batches of a step."""
+    """Return the most micro-batches of a step of a strategy, over all its replicas."""
     return s.problem.max_sequences // s.shape.micro_batch
 
 
 def table_of(world: World, s: Strategy) -> StrategyTable:
-    """Return the pipelines of a strategy that may have a replica and a micro-batch."""
+    """Return the cached table of a strategy's pipelines that may have a replica and a micro-batch."""
     # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
     paid = most_paid(world.problem.instance)
     if _covers(world.cache.tables_for.get(s), paid):
@@ -223,7 +223,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
 
 
 def most_blocks(world: World, of: StrategyTable) -> Ints:
-    """Return the most blocks of each pipeline that the racks at the budget hold; tables may be of a larger one."""
+    """Return the most blocks of each pipeline in a strategy's table that the racks at the budget hold."""
     known, blocks = world.most_blocks.get(of.strategy, (None, None))
     if known is not of or blocks is None:
         blocks = _most_racks(world, of.rails) // of.racks
@@ -238,7 +238,7 @@ def _most_racks(world: World, rails: Ints) -> Ints:
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
-    """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
+    """Return a strategy table's pipelines with a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)
     most = most_blocks(world, t)
     at = np.flatnonzero(most > 0)
@@ -248,14 +248,14 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-    """Bound the seconds a sequence, on a clock, over the replicas that rows may have; `once`: of a step of all."""
+    """Bound a strategy's seconds a sequence, on a clock, over replicas up to each row's; `once`: of a step of all."""
     once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
     found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
     return np.asarray(found / s.shape.micro_batch, dtype=np.float64)
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
-    """Return which pipelines of a strategy may hold the model under any ZeRO stage."""
+    """Return which pipelines of a strategy's table may hold the model under any ZeRO stage."""
     # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
     # holds the gathered weights of a layer.
     if s not in world.cache.holding:
@@ -269,7 +269,7 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
 
 
 def some_in_memory(world: World) -> bool:
-    """Return whether memory holds the model in any pipeline; raise where the time comes first."""
+    """Return whether any strategy's table has a pipeline that may hold the model; raise at the deadline."""
     for s in world.strategies():
         world.deadline.check()
         if pipelines_in_memory(world, s).any():
@@ -278,7 +278,7 @@ def some_in_memory(world: World) -> bool:
 
 
 def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
-    """Bound the terms of pipelines under a ZeRO stage whose state all their replicas share, on a free network.
+    """Bound step-time terms of a strategy's pipelines under a ZeRO stage over all replicas, on a free network.
 
     Return them, and the seconds that come once in a step of any number of micro-batches.
     """
@@ -292,13 +292,13 @@ def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_b
 
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
-    """Raise the seconds of a micro-batch, by those of a layer, to stages that fit in memory; infinite if none does."""
+    """Raise micro-batch seconds of a strategy's pipelines to stages that fit in memory; infinite if none does."""
     seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
     return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
 
 def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff: float) -> "Pipes | None":
-    """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
+    """Return a strategy's pipelines that may hold the model under a ZeRO stage, with bounds under the cutoff."""
     if zero not in s.machine.software.zero_stages_under(2):
         alone = np.flatnonzero(rows.p == 1)
         rows, keys = rows.part(alone), keys[alone]
@@ -337,10 +337,10 @@ def columns_of(
     more_than: Ints | None = None,
     in_rounds: bool = False,
 ) -> TimedRows | None:
-    """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
+    """Return a strategy's columns, every count of replicas and micro-batches that may be best, under the cutoff.
 
     `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
-    speaks for all numbers of rounds up to its own, in place of those that speak for themselves.
+    represents all numbers of rounds up to its own, in place of those listed one by one.
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
@@ -387,7 +387,7 @@ def columns_of(
 
 
 def rounds_of(world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float) -> list[TimedRows]:
-    """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
+    """Return the micro-batch counts that one row of a strategy's table represents, with bounds under the cutoff."""
     m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[TimedRows]()
     for first in range(0, len(m), BLOCK):
         world.deadline.check()
@@ -399,7 +399,7 @@ def rounds_of(world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: f
 def _timed(
     world: World, s: Strategy, zero: int, table: StrategyRows, cutoff: float, *, waits: bool = True
 ) -> list[TimedRows]:
-    """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
+    """Return the rows of a strategy's table whose lower bounds on time are under the cutoff, with these bounds."""
     problem, b = s.problem, s.shape.micro_batch
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
@@ -420,7 +420,7 @@ def _timed(
 
 
 def min_fill_layer(s: Strategy) -> float:
-    """Return the least seconds that a layer of a stage adds to filling and draining a pipeline, by stage behind it."""
+    """Return a strategy's least seconds that a layer adds to filling and draining a pipeline, by stage behind it."""
     # 1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of
     # the F + B + W (`schedule.bubble_seconds`).
     if s.order == "1f1b":
@@ -429,12 +429,12 @@ def min_fill_layer(s: Strategy) -> float:
 
 
 def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:
-    """Return one entry of a table as a column."""
+    """Return one row of a strategy's table as a column."""
     return Column(strategy=s, zero=zero, p=int(table.p[i]), v=int(table.v[i]), d=int(table.d[i]), m=int(table.m[i]))
 
 
 def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
-    """Bound from below the seconds a sequence of a column, by its best split on a network slowed by transport alone.
+    """Bound from below the seconds a sequence of a strategy's column, by its best split on a free network.
 
     All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
     for all numbers of rounds up to the column's own.

@@ -1,4 +1,4 @@
-"""Choose between plans that tie: those within the tolerance of the goal, then of the least capital.
+"""Choose between tied plans: those within the tolerance of the goal, then of the least capital.
 
 In this order, each within what those before leave: the goal; least capital; the largest share of all-reduce groups
 whole under one leaf; the simplest layout on one design of fabric at all sites.
@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
-from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import floor_of
@@ -32,7 +32,7 @@ ROUNDS = 6  # in which the share of groups under one leaf is raised
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The plan that an end leaves, with whether it is proven the best of those that tie."""
+    """The plan that one criterion between tied plans leaves, with whether it is proven the best of those that tie."""
 
     plan: JointPlan
     proven: bool
@@ -40,19 +40,19 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What each end of a choice behind the goal left, in their order, as far as they were pursued."""
+    """What each criterion between tied plans left (capital, leaf-local groups, simplicity), as far as pursued."""
 
     by_name: dict[EndName, End]
     simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
 
     @property
     def plan(self) -> JointPlan:
-        """The plan that all ends leave."""
+        """The plan chosen of those that tie, which all criteria leave."""
         return list(self.by_name.values())[-1].plan
 
     @property
     def plans(self) -> tuple[JointPlan, ...]:
-        """Every plan that an end left, an alternative to the choice among them."""
+        """Every plan that a criterion between tied plans left, an alternative to the choice among them."""
         return tuple(end.plan for end in (*self.by_name.values(), self.simpler) if end is not None)
 
 
@@ -67,7 +67,7 @@ def ends_within(
     progress: Callable[[str], None] = lambda _: None,
     search: Loop | None = None,
 ) -> Ends:
-    """Return the plans that the ends leave, one after another, within a share of the fewest days and of least capital.
+    """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital.
 
     `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
     share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
@@ -101,10 +101,10 @@ def ends_within(
 def simplest_within(
     world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
 ) -> End:
-    """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
+    """Return the simplest plan within seconds a sequence, no dearer than a plan: that one where none is simpler.
 
     It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
-    the nodes of a search that kept all plans in time.
+    the nodes of a search that kept all plans within these seconds.
     """
     rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
     ranked: dict[str, Any] = {"rank": rank, "least_rank": least_rank, "best": rank(plan), "limit": seconds}
@@ -114,7 +114,7 @@ def simplest_within(
 
 
 def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
-    """Return the plan of least rank within some dollars, if any is below the best, and whether that is proven."""
+    """Return the tied plan of least rank within some dollars, if any is below the best, and whether that is proven."""
     goal = LeastRank(world=world, floor=floor_of(world), budget=min(world.budget, usd), **how)
     stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
     return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
@@ -122,14 +122,14 @@ def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[Joi
 
 @dataclass(kw_only=True)
 class _Ties:
-    """The plans that tie: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
+    """The tied plans: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
 
     search: CapitalSearch
     seconds: float
     usd: float
 
     def most_local(self, plan: JointPlan) -> End | None:
-        """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
+        """Raise tied plans' share of all-reduce groups under one leaf as far as it goes; None without fabric choice."""
         if self.search.goal.world.templates is None:
             return None
         at = local_share(plan)
@@ -149,13 +149,13 @@ class _Ties:
         return End(plan=plan, proven=False)
 
     def simplest(self, plan: JointPlan, least_local: float) -> End:
-        """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
+        """Return the simplest tied plan whose share of all-reduce groups under one leaf is at least `least_local`."""
         ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
         found, proven = self.least(least_local, **ranked, first=plan.column)
         return End(plan=found or plan, proven=proven)
 
     def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
-        """Return the plan of least rank of those that tie, if any is below the best, and whether that is proven."""
+        """Return the tied plan of least rank, if any is below the best, and whether that is proven."""
         world, loop = self.search.goal.world, self.search.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
@@ -168,7 +168,7 @@ class _Ties:
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
-    """Return by what share a step is longer than without its framework's rules, and that plan; None if by none."""
+    """Return the share by which framework rules lengthen a plan's step, and the plan freed of them; None if by none."""
     s, c = plan.column.strategy, plan.column
     if s.problem.rules is FREE:
         return None
@@ -182,7 +182,7 @@ def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
 
 
 def local_share(plan: JointPlan) -> float:
-    """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
+    """Return a plan's share of all-reduce groups whole under one leaf, of the site where it is least."""
     block, shares = plan.column.block, []
     for site, t in plan.templates.items():
         leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
@@ -191,29 +191,29 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a plan by its designs of fabric, alike for more racks, and then by its layout."""
+    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout."""
     designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     return (max(1, len(designs)), *layout_simplicity(plan))
 
 
 def least_simplicity(column: Column) -> Rank:
-    """Return a rank by designs and layout that no plan of a column is below."""
+    """Return a rank by fabric designs and layout that no tied plan of a column is below."""
     return (1, *least_layout_simplicity(column))
 
 
 def layout_simplicity(plan: JointPlan) -> Rank:
-    """Rank a plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
+    """Rank a tied plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
     c = plan.column
     return (kinds_of(c), len(set(plan.split.layers)) > 1, c.v, c.p, sum(plan.split.recomputed))
 
 
 def least_layout_simplicity(column: Column) -> Rank:
-    """Return a rank by layout that no plan of a column is below."""
+    """Return a rank by simplicity of layout that no tied plan of a column is below."""
     return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
 
 
 def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
-    """Return a number of each pipeline of a strategy, in the order of the least ranks, and that of the best rank."""
+    """Return a number for each pipeline in the order of tied plans' simplicity, and that of the best rank."""
     s, rows = of.strategy.shape, of.rows
     kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
     layers = of.strategy.machine.model.layers
@@ -227,5 +227,5 @@ def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
 
 
 def kinds_of(c: Column) -> int:
-    """Count the kinds of parallelism of more than one rank."""
+    """Count the kinds of parallelism of more than one rank in a tied plan's layout."""
     return sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))

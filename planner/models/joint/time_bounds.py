@@ -18,7 +18,7 @@ EPS = 1e-9  # relative, by which sums in another order may differ
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
 class StrategyRows(ArrayTable):
-    """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
+    """Rows whose time is bounded at once: pipelines of a strategy with counts of replicas and micro-batches."""
 
     p: Ints
     v: Ints
@@ -33,7 +33,7 @@ class StrategyRows(ArrayTable):
         return len(self.p)
 
     def part(self, which: Any) -> "StrategyRows":
-        """Return some of the rows."""
+        """Return some of the rows of pipelines whose time is bounded."""
         # Spelled out, since a search takes parts more often than anything else.
         counts = self.p[which], self.v[which], self.d[which], self.m[which]
         block = self.replicas_per_rack[which], self.stage_racks[which], self.block_replicas[which], self.inside[which]
@@ -42,13 +42,13 @@ class StrategyRows(ArrayTable):
     __getitem__ = part
 
     def blocks(self) -> Ints:
-        """Count the blocks that hold the replicas."""
+        """Count the blocks that hold the replicas of each row of pipelines in a time bound."""
         return -(-self.d // self.block_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowConditions:
-    """The network conditions of rows: racks of an all-reduce, replicas that share ZeRO's state, slowdowns, fibre."""
+    """Network conditions of time bounds: an all-reduce's racks, replicas sharing ZeRO's state, slowdowns, fibre."""
 
     racks: Any
     shards: Any
@@ -58,7 +58,7 @@ class RowConditions:
 
 
 def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
-    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head."""
+    """Bound from below the seconds of the slowest of p stages of whole layers, the last with the head too."""
     # With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
     # grows, and the two cross at the mean.
     k = (layers * layer + head) / (p * layer)
@@ -68,7 +68,7 @@ def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terms(ArrayTable):
-    """Lower bounds on the terms of a step in seconds: of an effective micro-batch, of waits, and of what comes once."""
+    """Lower bounds on a step's time by term in seconds: of an effective micro-batch, of waits, of what comes once."""
 
     each: Floats
     wait: Floats
@@ -76,13 +76,13 @@ class Terms(ArrayTable):
     layer: Floats  # of a micro-batch, nothing recomputed
 
     def seconds(self, rows: StrategyRows) -> Floats:
-        """Return the least seconds of a step."""
+        """Return the lower bound on the seconds of a step that its terms add up to."""
         effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
 
 
 def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms:
-    """Bound the terms of the step of rows from below: the most even stages, all in memory, nothing recomputed."""
+    """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed."""
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
     group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
@@ -104,7 +104,7 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
 
 
 def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
-    """Return the least seconds of a micro-batch and those that come once under any ZeRO stage, its work left out."""
+    """Bound a micro-batch's seconds, and those once a step, under any ZeRO stage, whose work is left out, by row."""
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
     sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
@@ -129,7 +129,7 @@ NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a boun
 
 
 def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shards: Any, layer_seconds: Any) -> Floats:
-    """Bound the seconds of the slowest stage of rows from below by the layers that memory lets the stages hold.
+    """Bound from below the seconds of rows' slowest stage by the layers that memory lets stages hold.
 
     The bound is infinite where the stages cannot hold all layers.
 
@@ -155,7 +155,7 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shar
 
 
 def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
-    """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
+    """Return which rows of a time bound may hold all layers in memory, their replicas sharing ZeRO's state."""
     found = _may_hold_layers(s, zero, rows, rows.d)
     left = np.flatnonzero(found)
     for at in _by_width(rows.p[left]):
@@ -165,7 +165,7 @@ def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
 
 
 def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> Flags:
-    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks."""
+    """Return which rows of a time bound may hold all layers if every stage had the memory of one without ends."""
     # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
     state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards)
@@ -184,7 +184,7 @@ def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) ->
 
 
 def _by_width(p: Ints) -> Iterator[Ints]:
-    """Yield the rows of tables by stages: those about as wide together, so that few entries are of stages not there."""
+    """Yield a time bound's rows of pipelines in batches of about as many stages, to waste few table entries."""
     narrow, widest = 0, int(p.max(initial=1))
     while narrow < widest:
         wide = max(LEAST_WIDTH, WIDER * narrow) if len(p) * widest > FEW_ENTRIES else widest
@@ -197,7 +197,7 @@ def _by_width(p: Ints) -> Iterator[Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row."""
+    """Memory for time bounds by row and stage: bytes left for layers, chunks in flight by v; a layer's state by row."""
 
     there: Flags
     room: Floats
@@ -208,13 +208,13 @@ class _Memory:
     front: Ints  # layers of a stage that may need no room
 
     def part(self, which: Flags) -> "_Memory":
-        """Return some of the rows; a table of one row is the same for all."""
+        """Return the memory of some rows of a time bound; a table of one row is the same for all."""
         every = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
         return _Memory(**{name: x if len(x) < len(which) else x[which] for name, x in every.items()})
 
 
 def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
-    """Compute the bytes that every stage has left for its layers, after embeddings, the head and working memory."""
+    """Compute bytes for time bounds that each row's stages have left for layers after ends and working memory."""
     m = s.machine
     p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
@@ -227,7 +227,7 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
     head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
 
     def room(recomputed: int) -> Floats:
-        """Compute the bytes left after embeddings and the larger of working memory and, on the last stage, the head."""
+        """Compute a stage's bytes left for time bounds after embeddings and the most of work and, if last, head."""
         work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
         return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
@@ -240,12 +240,12 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
 
 
 def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
-    """Return which rows may hold all layers in whole layers, by those that `schedule.layers_in_flight` counts."""
+    """Return which rows of a time bound hold all layers as whole ones, by `schedule.layers_in_flight`."""
     # A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
-        """Count the most layers of a stage that each keep `kept` bytes: as many in each chunk, and one more in some."""
+        """Count the most layers for a time bound that fit a stage at `kept` bytes each, chunks nearly alike."""
         each, whole = x.state + x.larger * kept, v * (x.state + x.flying * kept)
         alike = np.floor(room / whole * (1 + EPS))
         left = np.maximum(room * (1 + EPS) - alike * whole, 0.0)
@@ -292,7 +292,7 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
 
 
 def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
-    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many."""
+    """Bound from below, by memory, the layers each stage recomputes where all stages recompute as many."""
     # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
     # does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
     rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)

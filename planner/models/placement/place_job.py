@@ -70,7 +70,7 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
     if not progress.proven(searched - 1) and solver_affordable(options):
         try:
             with uninterrupted():
-                from planner.models.placement.proven_levels import improve, level_model
+                from planner.models.placement.placement_levels import improve, level_model
             improve(progress, options, searched, partial(level_model, problem, progress, options))
         except KeyboardInterrupt:
             progress.interrupted = True

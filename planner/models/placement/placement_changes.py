@@ -13,7 +13,7 @@ from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
-    from planner.models.placement.proven_levels import LevelModel
+    from planner.models.placement.placement_levels import LevelModel
 
 
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
@@ -57,7 +57,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     if not progress.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
-            from planner.models.placement.proven_levels import improve
+            from planner.models.placement.placement_levels import improve
 
             improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
     return progress.outcome(LEVELS, Repair(progress.packing, progress.values, tuple(progress.bounds)))
@@ -119,7 +119,7 @@ def _formulate(
 ) -> "LevelModel":
     from ortools.sat.python import cp_model
 
-    from planner.models.placement.proven_levels import LevelModel, runs_of
+    from planner.models.placement.placement_levels import LevelModel, runs_of
 
     model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
     splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.physics import Num
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.links import (
     CableRun,
     Ends,
@@ -48,7 +49,6 @@ from planner.physics.network.links import (
     group_metres,
     group_wan_links,
 )
-from planner.physics.network.topology import TIERS, Design
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import numpy as np
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Floor, Network, Switch
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import (
     LANE_TOLERANCE,
@@ -32,7 +33,6 @@ from planner.physics.network.links import (
     same_ports,
     spare_ports,
 )
-from planner.physics.network.topology import TIERS, Design
 from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 
@@ -104,8 +104,14 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
         if not up and -(-ends // split) <= switch.ports:
             most = max(most, joined)
         if tiers == 2 and not kind.grouped:
-            most = max(most, _two_tier_racks(network, own, switch, split, rack, rate))
+            together = rails_together(network, wired_gpus) if family == "rail" else [1]
+            most = max(most, *(_two_tier_racks(network, own, switch, split, rack.shared(n), rate) for n in together))
     return most
+
+
+def rails_together(network: Network, gpus: int) -> list[int]:
+    """Return how many rails may share a leaf of the family rail, of racks with some GPUs cabled."""
+    return [n for n in range(1, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
 
 
 def joined_modules(instance: Instance, joined: float) -> float:
@@ -120,9 +126,6 @@ def _two_tier_racks(
     racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
     spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
     ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
-    together = -(-rack.rails // max(ports, 1))  # rails of a leaf that takes them of all racks, where spines are narrow
-    if 1 < together <= (network.max_rails_per_leaf or rack.rails):
-        rack = RackPorts(-(-rack.rails // together), rack.rail_gpus * together, rack.apart)
     most_over = (network.ratio_of(0) or math.inf) * leaf.port_gbps / nic_gbps
 
     def too_large(domain: int) -> bool:

@@ -13,7 +13,7 @@ from planner.instance.network import Floor, Medium, Network, Spares, Switch
 Ints = NDArray[np.int64]
 Metres = NDArray[np.float64]
 LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
-ROUNDED = 1e-12  # relative: a length summed from parts that is above a reach by this much is at it
+ROUNDING = 1e-9  # relative, of sums of lengths
 NO_MEDIUM = -1  # index of the medium where none reaches
 PAIRS = 1 << 18  # cables between groups measured at a time: 2 MB an array, however many groups there are
 CableRun = tuple[Metres, Ints | int]  # lengths, and how many cables there are of each
@@ -150,7 +150,8 @@ class MediaTable:
 
     def choose(self, metres: Metres) -> Ints:
         """Return for each cable length the cheapest medium that reaches, power counted, by index; else NO_MEDIUM."""
-        chosen: Ints = self.cheapest[np.searchsorted(self.ends, metres * (1 - ROUNDED))]
+        # A length of sums of pitches may be above its reach by their rounding.
+        chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
         return chosen
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:

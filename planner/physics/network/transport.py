@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from planner.instance.network import Wan
 from planner.physics import Num
-from planner.physics.network.topology import BLOCKS, Design
+from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.site.wan import exchange_need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 

@@ -15,8 +15,8 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.strategy_space import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
-from planner.checks.strategy_times import (
+from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
+from planner.checks.strategy_times_check import (
     COARSE,
     PipelineSplits,
     StepTimeBound,

@@ -18,10 +18,10 @@ from tiers import more, slow
 import planner
 from planner.checks.check_plan import check
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
-from planner.checks.strategy_space import MaxRacks, max_joined_racks, max_racks, max_sites
+from planner.checks.strategy_space_check import MaxRacks, max_joined_racks, max_racks, max_sites
 from planner.errors import InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.site_choice import Sites
 from planner.physics.network import fabric_designs
 from planner.physics.plan_physics import PlanPhysics

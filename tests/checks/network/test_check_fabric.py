@@ -21,7 +21,7 @@ from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models import FabricRequest
 from planner.models.joint.solve_joint import solve_joint
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of
 from planner.planning.conflict import _reason, _relaxations

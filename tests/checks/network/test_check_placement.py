@@ -10,8 +10,8 @@ from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.cables import LinkRates, _links_out, _most_flows, sends_that_meet
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import locality, ring_loads, send_loads
 from planner.physics.plan_physics import PlanPhysics
 

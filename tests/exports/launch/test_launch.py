@@ -29,7 +29,7 @@ from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.plan.plan import Plan
 from planner.planning.evaluate import evaluated, with_switches
-from planner.planning.layouts import runnable_layout
+from planner.planning.near_layouts import runnable_layout
 
 ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
 UNEVEN = [19, 21, 21, 19]
@@ -288,12 +288,12 @@ def test_titan_has_every_module_once(virtual: int, schedule: str) -> None:
 REPEATS = {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}
 REFUSED = [
     ("torchtitan", {"zero_stage": 1}, "zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3"),
-    ("torchtitan", {"sequence_parallel": False, "zero_stage": 3}, "sequence_parallel: torchtitan has true under TP"),
+    ("torchtitan", {"sequence_parallel": False, "zero_stage": 3}, "sequence_parallel: torchtitan needs true under TP"),
     ("torchtitan", REPEATS, "cannot be told [3, 3, 3, 4]"),
     ("deepspeed", {"zero_stage": 2}, "zero_stage: DeepSpeed has 0 or 1 under a pipeline (is 2)"),
-    ("deepspeed", {"layers_per_stage": UNEVEN}, "layers_per_stage: deepspeed has as many on each stage (are "),
+    ("deepspeed", {"layers_per_stage": UNEVEN}, "layers_per_stage: deepspeed needs as many on each stage (are "),
     ("deepspeed", {"virtual_stages": 5}, "virtual_stages: deepspeed cannot be told 5; plan with --pin"),
-    ("deepspeed", {"recompute": "selective"}, "deepspeed has none or full (is 'selective'); leave out --exact"),
+    ("deepspeed", {"recompute": "selective"}, "deepspeed needs none or full (is 'selective'); leave out --exact"),
     ("megatron", REPEATS, "leave out --exact"),
     ("megatron", {"schedule": "zb-h1"}, "layout.schedule: megatron cannot be told 'zb-h1'; plan with --pin"),
 ]
@@ -328,10 +328,15 @@ def test_experts_are_whole_on_their_gpu() -> None:
             layout_of_run(run_of_text(own, Path(name)), instance, "x")
     apart, _, _ = run_for("mixtral-8x7b", MIXTURE | {"sequence_parallel": False})
     for framework in ("megatron", "nemo"):
-        with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ has true under TP 2"):
+        with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ needs true under TP 2"):
             WRITERS[framework](apart)
-    with pytest.raises(InputError, match=r"layout\.expert_parallel: torchtitan has a multiple of TP x CP, 2 \(is 1\)"):
+    with pytest.raises(
+        InputError, match=r"layout\.expert_parallel: torchtitan needs a multiple of TP x CP, 2 \(is 1\)"
+    ):
         WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0])
+    odd = replace(apart, layout=apart.layout.replaced(sequence_parallel=True), sequence_length=4_097)
+    with pytest.raises(InputError, match=r"sequence_length: megatron needs a multiple of TP x CP, 2 \(is 4,097\); "):
+        WRITERS["megatron"](odd)
     titan = WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0])
     assert "expert_tensor_parallel_degree = 1\n" in titan
     assert layout_of_run(back("megatron", run), instance, "x")["layout.expert_parallel"] == 8
@@ -507,6 +512,7 @@ def test_the_nearest_is_told(tmp_path: Path) -> None:
     out = invoke(*command)
     assert "--recompute" not in out.stdout
     assert "layout.recompute: megatron runs none in place of full" in out.stderr
+    assert "layout.recomputed_layers_per_stage: megatron runs none in place of 3, 3, 3, 4\n" in out.stderr
     assert "predicted step: " in out.stderr and "% on the plan's layout" in out.stderr
     assert invoke(*command, "--exact").exit_code != 0
 

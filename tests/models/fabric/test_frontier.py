@@ -14,8 +14,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.models.fabric.fabric_frontier import alternatives
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.topology import Design
 from planner.physics.network.transport import pipeline_send_slowdown
 
 Point = dict[str, float]

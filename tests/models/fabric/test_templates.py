@@ -24,8 +24,8 @@ from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
-from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (
     Locality,
     allreduce_slowdown,

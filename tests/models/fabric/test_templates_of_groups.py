@@ -10,8 +10,8 @@ from each_case import each
 from fabric_cases import PHI, beaten, crossings, every_template, instance, request, switch, templates
 
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 
 KINDS = list(itertools.product(["dragonfly", "dragonfly+"], ["shortest", "valiant"]))

@@ -16,8 +16,8 @@ from planner.instance.references_and_pins import FABRIC, PINS, check_pins
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd, min_uplinks
-from planner.physics.network.topology import Design
 
 TRAFFIC = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=3)
 BLOCKS = 4

@@ -15,7 +15,7 @@ from tiers import more
 
 from planner.instance.grid import InterconnectUpgrade
 from planner.models import Options
-from planner.models.joint.joint_question import EPS, JointPlan, Shape, Target, open_sites, shapes
+from planner.models.joint.joint_world import EPS, JointPlan, Shape, Target, open_sites, shapes
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel

@@ -16,7 +16,7 @@ import planner
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import tied_plans
-from planner.models.joint.joint_question import JointPlan, World
+from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search_cache import JointCache

@@ -24,10 +24,9 @@ import planner
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models import GradientExchange, Options, WanRequest
-from planner.models import wan as wan_design
+from planner.models import GradientExchange, Options, WanRequest, wan_design
 from planner.models.joint import strategy_tables
-from planner.models.joint.joint_question import JointSolution
+from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.shapes.chosen_sites import sites_section
 from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
 from planner.models.joint.site_choice import Sites

@@ -20,7 +20,7 @@ from tiers import more
 
 import planner
 from planner.checks import power_flow
-from planner.checks.strategy_space import max_site_racks
+from planner.checks.strategy_space_check import max_site_racks
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.joint import time_bounds

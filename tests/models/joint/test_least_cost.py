@@ -13,7 +13,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
-from planner.models.joint.joint_question import JointSolution, World
+from planner.models.joint.joint_world import JointSolution, World
 from planner.models.joint.least_cost import CapitalSearch, least_run_cost, solve_joint_cost
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices

@@ -25,7 +25,7 @@ from planner.imports.instance_file import first_instance
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import time_bounds
-from planner.models.joint.joint_question import JointSolution, Target, World, spared
+from planner.models.joint.joint_world import JointSolution, Target, World, spared
 from planner.models.joint.search import fewest_days, first_plans
 from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
 from planner.models.joint.search.branch_and_bound import Loop, OpenShape, ShapesLeft

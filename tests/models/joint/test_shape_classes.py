@@ -12,11 +12,11 @@ from each_case import each
 from joint_brute_force import toy
 from tiers import more
 
-from planner.checks.strategy_space import _rooms
+from planner.checks.strategy_space_check import _rooms
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import site_choice as joint_sites
-from planner.models.joint.joint_question import JointPlan, World, largest_parts, shapes
+from planner.models.joint.joint_world import JointPlan, World, largest_parts, shapes
 from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import SlowdownLevel, fastest

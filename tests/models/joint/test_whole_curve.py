@@ -20,7 +20,7 @@ from tiers import more, slow
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_question import JointPlan, JointSolution
+from planner.models.joint.joint_world import JointPlan, JointSolution
 from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve

@@ -11,8 +11,8 @@ from tiers import more
 
 from planner.models import Options
 from planner.models.placement.place_job import Solution, solve
+from planner.models.placement.placement_levels import _proven
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, bounds, names, part_free, used
-from planner.models.placement.proven_levels import _proven
 from planner.solvers.outcome import Outcome, Stop
 
 

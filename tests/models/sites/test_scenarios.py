@@ -12,7 +12,7 @@ from stored_plans import stored
 from worked_plan import edited, named
 
 from planner.api.plans import solve
-from planner.checks import strategy_space
+from planner.checks import strategy_space_check
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -137,7 +137,7 @@ def test_sites_beyond_a_soft_count_are_whole(excess: float) -> None:
     """The checker looks for plans at as many sites as the search does: one site and a half is one."""
     rules = {"max_sites": 1, "soft": {"site_count": {"usd_per_year": 1.0, "max_excess": excess}}}
     i = case(node("E0"), node("E1"), node("W0"), rules=rules, limits=BATCH)
-    assert strategy_space.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
+    assert strategy_space_check.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
 
 
 def dry(mode: str, **changes: Any) -> Instance:

@@ -9,8 +9,8 @@ from each_case import each
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
-from planner.models import Options, WanRequest, wan
-from planner.models.wan import confirmed, gather
+from planner.models import Options, WanRequest, wan_design
+from planner.models.wan_design import confirmed, gather
 from planner.physics.site.fibre import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
@@ -22,7 +22,7 @@ SQUARE = [edge("n0", "n1", 1000), edge("n1", "n4", 2000), edge("n0", "n2", 1200)
 
 
 def solved(instance: Instance, request: WanRequest | None = None, **more: Any) -> Outcome[WanPlan]:
-    return wan.solve(instance, request or asked(**more), OPTIONS)
+    return wan_design.solve(instance, request or asked(**more), OPTIONS)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -173,14 +173,14 @@ def test_free_fibre_takes_the_short_way() -> None:
 
 
 def test_a_moment_is_enough_for_an_answer_or_none() -> None:
-    out = wan.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
+    out = wan_design.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
     assert out.solution is not None or not out.infeasible
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_a_second_solver_agrees(seed: int) -> None:
     instance, request = random_case(seed)
-    plan = wan.solve(instance, request, OPTIONS).solution
+    plan = wan_design.solve(instance, request, OPTIONS).solution
     if plan is None:
         return
     assert plan.certificate.checked == ON_TRUST
@@ -195,7 +195,7 @@ def test_a_design_that_leaves_traffic_out_stays_on_trust() -> None:
     traffic = [{"name": "copies", "bytes": 1e16, "period_seconds": 60}]
     instance = fibre(pair, sites=("E0", "E1"), traffic=traffic, max_wavelengths_per_pair=1)
     request = asked(sites=("E0", "E1"))
-    plan = wan.solve(instance, request, OPTIONS).solution
+    plan = wan_design.solve(instance, request, OPTIONS).solution
     assert plan is not None and any(d.missing_gbps for d in plan.demands)
     assert confirmed(instance, request, plan, 20.0) == ON_TRUST
 

@@ -12,9 +12,9 @@ from fabric_graph import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
 from planner.physics.network.fabric_designs import lay
-from planner.physics.network.topology import unwirable
 
 
 def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from each_case import each
 
+from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
-from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import ring_loads
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.

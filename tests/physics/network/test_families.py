@@ -5,9 +5,9 @@ from typing import get_args
 from each_case import each
 
 from planner.instance.network import FabricFamily
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.fabric_designs import FAMILIES
-from planner.physics.network.topology import Design
 
 
 def test_every_family_is_registered() -> None:

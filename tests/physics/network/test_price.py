@@ -14,19 +14,20 @@ from test_cabling import wirable
 from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
+from planner.physics.network.clos_fabric import TIERS, Design, unwirable
 from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
     bill,
     flat_usd,
     lay,
     lengths,
+    media_table,
     min_fabric_mw,
     min_fabric_usd,
     switch_counts,
     switch_usd,
     wan_gateway_bill,
 )
-from planner.physics.network.topology import TIERS, Design, unwirable
 
 # Primes and odd powers, so that no count times a wrong price makes the right sum.
 BOX = {"name": "box", "ports": 8, "port_gbps": 800, "price_usd": 7001, "power_watts": 1013}
@@ -180,3 +181,10 @@ def test_runs_of_no_cable_need_no_medium() -> None:
     n = network(COPPER)
     bills = [bill(n, box(), Design(ports=8, rails=1, racks=racks, leaf_down=racks)).usd for racks in (1, 2, 20)]
     assert [math.isinf(x) for x, _ in itertools.pairwise(bills)] == [False, False] and math.isinf(bills[-1])
+
+
+def test_a_cable_as_long_as_its_reach_is_reached_whatever_the_rounding_of_its_length() -> None:
+    """On a floor of 1.2 by 2.4 m a cable of 5 m is 5.000000000000001 m long by the sum of its parts."""
+    table = media_table(network({**COPPER, "reach_m": 5.0}, LONG))
+    metres = np.array([5.0, abs(2.4 - 5.4) + 2, (3 * 1.2 + 2.4) / 1.2, np.nextafter(5.0, 6.0), 5.001])
+    assert table.choose(metres).tolist() == [0, 0, 0, 0, 1]

@@ -9,8 +9,8 @@ import pytest
 from fabric_graph import graph_of, laid, survives
 
 from planner.checks.fabric import cut_by
+from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.fabric_designs import lay
-from planner.physics.network.topology import Design, unwirable
 
 
 def drawn(seed: int) -> Design:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.network import transport
-from planner.physics.network.topology import Design
+from planner.physics.network.clos_fabric import Design
 from planner.simulation import traffic
 from planner.simulation.flow_times import flow_seconds
-from planner.simulation.routing import joined
+from planner.simulation.simulated_routes import joined
 from planner.simulation.traffic import part_of_design
 
 loads = st.fractions(0, 8).map(float)

@@ -9,7 +9,7 @@ from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.topology import TIERS, Design, unwirable
+from planner.physics.network.clos_fabric import TIERS, Design, unwirable
 from planner.physics.network.transport import ring_loads
 
 

@@ -5,8 +5,8 @@ import dataclasses
 from each_case import each
 
 from planner.instance.network import Network, Wan
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import lay
-from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,
     allreduce_slowdown,

@@ -1,4 +1,4 @@
-"""Floors of ranges of blocks of the pipelines of a strategy, and the columns that are listed from them."""
+"""Ranges of blocks of a strategy's pipelines as search nodes: their floors, and the columns listed from them."""
 
 from dataclasses import dataclass, replace
 
@@ -23,14 +23,14 @@ NAMES = 1 << 32  # numbers that a name made of two may have
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
-    """Return ranges under a ZeRO stage, without floors of their own yet; a framework may have it for no pipelines."""
+    """Return ranges of blocks under a ZeRO stage, without floors of their own yet; some only have it unpipelined."""
     piped = zero in x.of.strategy.machine.software.zero_stages_under(2)
     some = x if piped else x.where(x.of.rows.p[x.at] == 1)
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
 def bounded(goal: Goal, x: Ranges) -> Ranges:
-    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
+    """Return the ranges of blocks that may hold useful plans, with floors of their own, none below those they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
     most = goal.most_blocks(x)
@@ -47,7 +47,7 @@ def bounded(goal: Goal, x: Ranges) -> Ranges:
 
 
 def in_memory(goal: Goal, x: Ranges) -> Ranges:
-    """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
+    """Return ranges of blocks under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     new = np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
         return x
@@ -60,7 +60,7 @@ def in_memory(goal: Goal, x: Ranges) -> Ranges:
 
 @dataclass(slots=True)
 class StageTerms(ArrayTable):
-    """Least terms of pipelines under a ZeRO stage with at most `high` blocks, by their place in the table."""
+    """Least step-time terms of pipelines under a ZeRO stage with at most `high` blocks, by their row in the table."""
 
     # Several goals ask for them one after another. NaN: not known yet.
 
@@ -72,7 +72,7 @@ class StageTerms(ArrayTable):
 
 
 def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = False) -> StageTerms:
-    """Return the terms of ranges; with `memory` also the seconds of a micro-batch that memory asks for."""
+    """Return step-time terms of ranges of blocks; with `memory` also the micro-batch seconds that memory requires."""
     s, kept = x.of.strategy, x.of.under_zero.get(zero)
     if kept is None:
         nan = [np.full(len(x.of), np.nan) for _ in range(4)]
@@ -94,7 +94,7 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
 
 
 def without_room(zero: int, x: Ranges) -> Flags:
-    """Return which ranges are known to have no room in memory under a ZeRO stage with as many replicas as they have."""
+    """Return which ranges of blocks are known not to fit in memory under a ZeRO stage with the replicas they have."""
     kept = x.of.under_zero.get(zero)
     if kept is None:
         return np.zeros(len(x.at), dtype=bool)
@@ -102,7 +102,7 @@ def without_room(zero: int, x: Ranges) -> Flags:
 
 
 def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
-    """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
+    """Raise floors of ranges of blocks by their terms and the goal's cutoff at their capital; drop empty ranges."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
     own = min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
@@ -120,7 +120,7 @@ def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on."""
+    """Listed columns of a strategy under a ZeRO stage in the order of the search goal, with floors, from `place` on."""
 
     strategy: Strategy
     zero: int
@@ -133,7 +133,7 @@ class Columns:
 
 
 def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
-    """List columns of ranges under a ZeRO stage and cutoffs that were not listed before; return the raised cutoffs."""
+    """List the columns of block ranges under a ZeRO stage and cutoffs, each column once; return the raised cutoffs."""
     # Ranges of like cutoffs are listed together up to the largest.
     s, zero, found = x.of.strategy, x.zero, list[Columns]()
     if zero is None:
@@ -155,7 +155,7 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
 
 
 def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
-    """Return columns of ranges by the groups of the goal, with their least seconds and capital."""
+    """Return the columns listed from ranges of blocks, in the groups of the goal, with least seconds and capital."""
     # The range that each column is from is that of its pipeline which has as many blocks.
     rows, blocks = x.of.rows, table.blocks()
     _, own = np.unique(
@@ -176,13 +176,13 @@ def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list
 
 
 def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
-    """Group columns by their pipelines and blocks, the fastest of each group first."""
+    """Group columns by pipeline and number of blocks, the fastest of each group first."""
     order = np.lexsort((t, entries))
     return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
 
 def repriced(goal: Goal, x: Columns) -> list[Columns]:
-    """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
+    """Return listed columns of block ranges, not opened yet, for another goal, at its capital and in its order."""
     table = x.table.part(np.arange(x.place, len(x.seconds)))
     left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
     p, own = np.unique(table.p, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The search: best-first branch and bound over columns, whatever its goal.
+"""The joint search: best-first branch and bound over columns, whatever its goal.
 
 A node is a set of plans with floors of seconds a sequence and of capital:
 
@@ -9,9 +9,9 @@ A node is a set of plans with floors of seconds a sequence and of capital:
     shapes      the ways to share its blocks out over a number of sites, the largest part within a range
     shape       one of these, which the goal prices with sites, fabrics and fibre
 
-The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
-it comes from, and each plan of a node is in one of those that it is opened to: so when no open node may hold a plan of
-use, none is left. Nothing is left out that a floor does not exclude.
+The goal puts nodes in order and says which may hold a useful plan. No floor of a node is below that of the node that
+it comes from, and each plan of a node is in one of those that it is opened to: so when no open node may hold a useful
+plan, none is left. Nothing is left out that a floor does not exclude.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import Shape, largest_parts, open_sites, shapes, spared
+from planner.models.joint.joint_world import Shape, largest_parts, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import (
     NEVER,
     Columns,
@@ -63,7 +63,7 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 @dataclass(frozen=True, slots=True)
 class ShapesLeft:
-    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range."""
+    """Search node: shapes of a column over a number of sites not opened yet, the largest part in a range of blocks."""
 
     column: Column
     sites: int
@@ -74,7 +74,7 @@ class ShapesLeft:
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
-    """A shape with the goal's search state of it, and what the goals that go on know of it."""
+    """Search node: an opened shape with the goal's search state of it, and what later goals know of it."""
 
     state: Any
     known: "KnownShape"
@@ -82,7 +82,7 @@ class OpenShape:
 
 @dataclass(slots=True)
 class KnownShape:
-    """A shape that was opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
+    """A shape that a search opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
 
     seconds: float
     usd: float
@@ -92,7 +92,7 @@ class KnownShape:
 
 @dataclass(kw_only=True)
 class Loop(OpenNodes):
-    """The search of the open nodes by their keys."""
+    """The branch-and-bound loop over open search nodes, in the order of the goal's keys."""
 
     goal: Goal
     order: Iterator[int] = field(default_factory=itertools.count)
@@ -100,11 +100,11 @@ class Loop(OpenNodes):
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
 
     def run(self) -> Stopped:
-        """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
+        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which."""
         return self._searched(self._begin)
 
     def copy(self) -> "Loop":
-        """Return a search of the same open nodes and opened shapes: one goal may go on with it, and one here."""
+        """Return a search of the same open nodes and shapes, so that one goal continues with it and one with this."""
         nodes = self.heap.copy()
         for place, (key, order, t, c, what) in enumerate(nodes):
             if isinstance(what, ShapesLeft) and what.rest is not None:
@@ -115,7 +115,7 @@ class Loop(OpenNodes):
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
     def go_on(self, goal: Goal) -> Stopped:
-        """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
+        """Continue the branch and bound with a goal all of whose plans are in the nodes and shapes left before."""
         # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
@@ -138,7 +138,7 @@ class Loop(OpenNodes):
         return self._searched(goal.begin)
 
     def _begin(self) -> None:
-        """Open all strategies and seek first plans; where there are many, first among a sample of these."""
+        """Open all strategies as search nodes and seek first plans; of many strategies a sample comes first."""
         some = self.goal.world.sample(SAMPLED)
         if some:
             self._open(some)
@@ -166,7 +166,7 @@ class Loop(OpenNodes):
             self.push(bound, self.goal.strategy_usd(s), s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
-        """Begin, and open nodes, that of the least key first, until none may hold a plan of use or a limit comes."""
+        """Begin the branch and bound, then open the least node until none may hold a useful plan or a limit comes."""
         goal = self.goal
         goal.loop = self
         try:
@@ -205,18 +205,18 @@ class Loop(OpenNodes):
         return "proved"
 
     def push(self, t: float, c: float, what: Any) -> None:
-        """Open a node if it may hold a plan of use."""
+        """Push a branch-and-bound node onto the heap of open nodes if it may hold a useful plan."""
         key = self.goal.key(t, c)
         if key is not None:
             heapq.heappush(self.heap, (key, next(self.order), t, c, what))
 
     def push_ranges(self, x: Ranges) -> None:
-        """Open those of some ranges that may hold plans of use."""
+        """Push those ranges of blocks onto the heap of open branch-and-bound nodes that may hold useful plans."""
         x, t, c = self._still_open(x)
         self.push(t, c, x)
 
     def _still_open(self, x: Ranges) -> tuple[Ranges, float, float]:
-        """Return the ranges that may still hold plans of use, with the bounds of the one that is opened first."""
+        """Return the ranges of blocks of an opened node that may still hold useful plans, with bounds of the first."""
         keys = np.where(x.low < x.high, self.goal.keys(x.seconds, x.usd), np.inf)
         first = int(np.argmin(keys)) if len(keys) else -1
         if first < 0 or keys[first] == np.inf:
@@ -240,7 +240,7 @@ class Loop(OpenNodes):
             self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
-        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
+        """Open a node of ranges of blocks: halve the wide ones due now, and put the others under a ZeRO stage."""
         # Ranges that have one list as many columns as the goal asks for; the rest waits.
         goal, key = self.goal, self.current
         x = self._hot(x)
@@ -277,7 +277,7 @@ class Loop(OpenNodes):
             self.push_ranges(staged)
 
     def _open_columns_of(self, x: Ranges, key: float) -> None:
-        """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""
+        """Branch block ranges under a ZeRO stage into listed columns; leave larger or slower ones for later."""
         goal = self.goal
         high, cuts = goal.slice(x, key)
         more = np.flatnonzero(high < x.high)
@@ -299,7 +299,7 @@ class Loop(OpenNodes):
                 return
 
     def _open_columns(self, t: float, c: float, x: Columns) -> None:
-        """Take the next column: open it with its time on a free network, and the rest behind it."""
+        """Branch off the next listed column as a node with its time on a free network; push the rest back."""
         goal, column = self.goal, column_at(x.strategy, x.zero, x.table, x.place)
         if not x.sharp:
             x = replace(x, usd=np.maximum(x.usd, goal.column_floor(column, c)), sharp=True)
@@ -333,7 +333,7 @@ class Loop(OpenNodes):
         self._push_columns(rest)
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
-        """Open the shapes of a column with each choice of spares, over each number of sites."""
+        """Open a column node: push nodes of its shapes for each choice of spares and each number of sites."""
         self.goal.opened(t, c, column)
         free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.goal.world, column):
@@ -343,7 +343,7 @@ class Loop(OpenNodes):
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
-        """Bound time and capital of shapes within the money of a plan of use; halve their range, or open the next."""
+        """Open a node of shapes: bound their time and capital within budget; halve their range or open the next."""
         goal = self.goal
         few = x.sites <= 2  # one of each largest part: they are opened without a bound of all
         if x.bounded < BOUNDS and not few:

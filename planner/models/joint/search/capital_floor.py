@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import Shape, World
+from planner.models.joint.joint_world import Shape, World
 from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.strategy_space import Floats, Ints
@@ -23,7 +23,7 @@ RATIO = 1.3  # from one number of racks of the table to the next
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinPrices:
-    """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs."""
+    """Prices for a capital floor: a fixed part, one per site, whole modules of racks, links and leaf ports of GPUs."""
 
     fixed_usd: float
     site_usd: float  # of each open site
@@ -34,17 +34,17 @@ class MinPrices:
     joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre by number of sites, the last for more of them
 
     def usd(self, racks: Any, rails: Any) -> Any:
-        """Bound from below the capital of `racks` racks in all with `rails` GPUs of each cabled."""
+        """Return the capital floor in USD of `racks` racks in all, with `rails` GPUs of each cabled."""
         modules = np.ceil(racks / self.module_racks)
         return self._any_sites_usd + modules * self.module_usd + racks * rails * self.rail_usd
 
     def usd_at(self, sites: int, racks: int, rails: int) -> float:
-        """Bound the capital of a number of racks in all at a number of sites."""
+        """Return the capital floor in USD of a number of racks in all at a number of sites."""
         modules = math.ceil(racks / self.module_racks)
         return self._sites_usd(sites) + modules * self.module_usd + racks * rails * self.rail_usd
 
     def usd_over(self, racks: Sequence[int], rails: int) -> float:
-        """Bound the capital of racks by site, each of which has whole modules."""
+        """Return the capital floor in USD of racks by site, each site buying whole modules."""
         modules = sum(math.ceil(n / self.module_racks) for n in racks)
         return self._sites_usd(len(racks)) + modules * self.module_usd + sum(racks) * rails * self.rail_usd
 
@@ -57,7 +57,7 @@ class MinPrices:
         return min(self._sites_usd(n) for n in range(self.min_sites, max(self.min_sites + 1, len(self.joined_usd))))
 
     def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
-        """Bound the number of blocks, each of `racks` racks with `rails` GPUs cabled, that a capital can pay."""
+        """Bound the blocks, of `racks` racks with `rails` GPUs cabled each, that a capital floor lets one pay."""
         each = racks * (self.module_usd / self.module_racks + rails * self.rail_usd)
         left = max(0.0, usd - self._any_sites_usd)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -69,7 +69,7 @@ RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=
 
 
 def floor_of(world: World) -> MinPrices:
-    """Read the lower bound from the sites and the fabrics of a world."""
+    """Read the least prices of a capital floor from a world's sites and fabrics."""
     network = world.problem.instance.network
     each = min_fabric_usd(network)
     sites = world.sites
@@ -91,7 +91,7 @@ def floor_of(world: World) -> MinPrices:
 
 @dataclass(kw_only=True)
 class CapitalFloor:
-    """Floors of capital by racks, GPUs of each that are cabled, and sites; monotone in each.
+    """Capital floors by racks, GPUs of each that are cabled, and sites; monotone in each.
 
     Between two counts R of the table a campus costs at least what it does at the lower one, and at least what it costs
     there without the price of its modules, and the price of all its modules:
@@ -106,28 +106,28 @@ class CapitalFloor:
 
     @cached_property
     def floor(self) -> MinPrices:
-        """The prices of racks and of their least fabric."""
+        """Least prices of racks and of their fabric, on which the capital floor rests."""
         return floor_of(self.world)
 
     @cached_property
     def rack_usd(self) -> float:
-        """Price of a rack."""
+        """Price of a rack in USD, for the capital floor."""
         return cost.rack_of(self.world.problem.instance.hardware).price_usd
 
     @cached_property
     def sites(self) -> range:
-        """Numbers of sites that may hold blocks."""
+        """Numbers of sites that may hold blocks, over which the capital floor is tabulated."""
         return range(1, 2) if self.world.sites is None else range(self.world.sites.min_open, self.world.max_open + 1)
 
     @cached_property
     def counts(self) -> Ints:
-        """Numbers of racks of the table, ascending from 1."""
+        """Numbers of racks at which the capital floor is tabulated, ascending from 1."""
         most = max(1, self.world.max_racks(1))
         found = {math.ceil(RATIO**k) for k in range(math.ceil(math.log(most) / math.log(RATIO)) + 1)} | {1}
         return np.array(sorted(x for x in found if x <= most), dtype=np.int64)
 
     def at_sites(self, racks: Any, sites: int) -> Floats:
-        """Bound from below the capital, without fabrics, of `racks` racks at `sites` sites."""
+        """Return the capital floor in USD, without fabrics, of `racks` racks at `sites` sites."""
         racks = np.asarray(racks)
         if self.world.sites is None:
             return np.asarray(racks * self.rack_usd, dtype=np.float64)
@@ -139,12 +139,12 @@ class CapitalFloor:
         return np.asarray(np.maximum(usd, rest + self.floor.module_usd * modules), dtype=np.float64)
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks with a number of GPUs of each cabled, at any number of sites."""
+        """Return the capital floor in USD of racks with a number of GPUs of each cabled, at any number of sites."""
         least = np.minimum.reduce([self.at_sites(racks, k) for k in self.sites])
         return np.asarray(least + np.asarray(racks) * np.asarray(rails) * self.floor.rail_usd, dtype=np.float64)
 
     def _known(self, sites: int, place: int) -> tuple[float, float]:
-        """Return the least capital of a count of the table, and the least without the price of its modules."""
+        """Return the least capital at a tabulated count of racks, and the least without the price of modules."""
         if (sites, place) not in self.table and self.world.sites is not None:
             from planner.models.joint.shapes.site_bounds import least_campus_usd
 
@@ -156,13 +156,13 @@ class CapitalFloor:
 
 @dataclass(slots=True)
 class LeastFabrics:
-    """Least prices in USD by what some blocks send, within money that never grows; infinite where it pays none."""
+    """Least prices in USD of one site's fabric by its traffic, within a budget that never grows; infinite if unpaid."""
 
     within: Callable[[ShapeProblem], World]  # whose budget the fabric may spend
     known: dict[object, float] = field(default_factory=dict)
 
     def usd(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price of a fabric that joins some blocks within the money."""
+        """Return the least price in USD of a fabric that joins some blocks at one site within the budget."""
         # A MW of it is paid at the site like one of racks.
         key, sites = (q.traffic, blocks), q.world.sites
         if key not in self.known:

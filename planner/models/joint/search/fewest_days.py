@@ -1,4 +1,4 @@
-"""The goal of fewest days within a budget, of plans as fast the cheapest; and that of the fastest of each kind."""
+"""The search goal of fewest days within a budget, the cheapest of equally fast plans; and the fastest of each kind."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_question import EPS, JointPlan, Target, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import EPS, JointPlan, Target, World, open_sites, shapes, spared
 from planner.models.joint.search import first_plans
 from planner.models.joint.search.goal import Goal, Key, Ranges
 from planner.models.joint.shapes.fastest_plan import FastestSearch
@@ -33,7 +33,7 @@ CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left
 
 @dataclass(kw_only=True)
 class FewestDays(Goal):
-    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
+    """The search goal of fewest days: nodes are opened by seconds a sequence, up to those of the fastest plan known."""
 
     counts_capital: ClassVar[bool] = False
     most_early: ClassVar[int] = 10  # columns that are priced as soon as they are timed, while no plan is known
@@ -56,7 +56,7 @@ class FewestDays(Goal):
 
     @property
     def target(self) -> Target:
-        """Seconds and capital that a plan must beat."""
+        """Seconds a sequence and capital that a plan must beat in the search for the fewest days."""
         best, budget = self.incumbent, self.world.budget
         if best is None:
             return Target(seconds=self.rival, budget=budget)
@@ -64,33 +64,33 @@ class FewestDays(Goal):
 
     @property
     def most_seconds(self) -> float:
-        """Seconds a sequence above which no plan matters: those of the incumbent, which may be had for less money."""
+        """Seconds a sequence above which no plan matters to the fewest days: the incumbent's."""
         return self.target.cutoff
 
     @property
     def bound(self) -> float:
-        """Seconds a sequence that no plan is below."""
+        """Lower bound of the fewest-days search: seconds a sequence that no plan is below."""
         least = max(self.floor, min(self.loop.least_key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
     def distance(self) -> float:
-        """The gap: incumbent less bound, relative to the incumbent."""
+        """Gap of the fewest-days search: incumbent less bound, relative to the incumbent."""
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
 
     @property
     def at_floor(self) -> bool:
-        """Whether the plan is as fast as any can be, within the gap, as is known from elsewhere."""
+        """Whether the fastest plan is within the gap of a floor of days known from elsewhere."""
         return self.incumbent is not None and self.incumbent.seconds * (1 - max(EPS, self.gap)) <= self.floor
 
     @property
     def has_plan_in_time(self) -> bool:
-        """Whether there is a plan that meets the deadline of the instance."""
+        """Whether the plan of fewest days so far meets the deadline of the instance."""
         return self.incumbent is not None and self._in_time(self.incumbent.seconds)
 
     @property
     def too_late(self) -> bool:
-        """Whether the bound is beyond the deadline, which then no plan meets."""
+        """Whether the bound on days is beyond the instance's deadline, which no plan then meets."""
         return not self._in_time(self.bound)
 
     def _in_time(self, seconds: float) -> bool:
@@ -99,19 +99,19 @@ class FewestDays(Goal):
         return late is None or days_of(instance, seconds) <= late * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the seconds; infinite above those of plans of use."""
+        """Return keys of search nodes for the fewest days: seconds a sequence; infinite where too slow to be useful."""
         return np.where(t <= self.cutoff(0.0), t, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the seconds; None where no plan can be of use."""
+        """Return the key of a search node for the fewest days: seconds a sequence; None without a useful plan."""
         return (t, 0.0) if t <= self.cutoff(c) and math.isfinite(t + c) else None
 
     def cutoff(self, c: Any) -> float:
-        """Return the seconds above which no plan is of use to this goal or to another that goes on."""
+        """Return the seconds a sequence above which no plan serves the fewest days or a goal that follows."""
         return self.most_seconds * (1 + self.within)
 
     def begin(self) -> None:
-        """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
+        """Seek first plans for the fewest days: a known plan's, those of other budgets, then sampled strategies."""
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
@@ -127,7 +127,7 @@ class FewestDays(Goal):
             first_plans.improve(self, best, lambda: self.distance <= self.gap)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End where no node is of use, within the gap, or beyond the deadline; seek faster plans once it takes long."""
+        """End the fewest-days search where no node is useful, within the gap or past the deadline; or climb."""
         self.nodes += 1
         best, gap = self.incumbent, self.gap
         if self.nodes == CLIMBED_AFTER and best is not None and self.distance > CLOSE and gap < ANY_PLAN:
@@ -142,11 +142,11 @@ class FewestDays(Goal):
         return self.gap > 0 and self.distance <= self.gap
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
-        """Return the ranges up to the bound up to which columns are listed at once."""
+        """Return which ranges of blocks are within the seconds up to which the fewest-days search lists columns."""
         return np.asarray(keys < self._horizon(float(keys.min()), x.times))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """List the columns of all blocks up to that bound; all of use where they are few, which take no longer."""
+        """Return all blocks of each range, and the seconds up to which the fewest-days search lists columns now."""
         replicas = x.rows.d - x.low * x.of.rows.block_replicas[x.at]
         few = int(replicas.sum()) <= FEW_REPLICAS
         most = self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times)
@@ -163,7 +163,7 @@ class FewestDays(Goal):
         return min(self.most_seconds * (1 + EPS), step)
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column on a free network; while no plan is known price the first ones."""
+        """Note a column's least time on a free network; while no plan of fewest days is known price the first."""
         # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
         kind = id(column.strategy), column.p, column.v
@@ -177,7 +177,7 @@ class FewestDays(Goal):
             first_plans.descend(self, column, first=True)
 
     def opened(self, t: float, c: float, column: Column) -> None:
-        """Remember a column and its bound; try the first ones with fewer blocks."""
+        """Note an opened column and its bound for the fewest days; price the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))
         kind = id(column.strategy), column.p, column.v
@@ -186,11 +186,11 @@ class FewestDays(Goal):
             first_plans.descend(self, column)
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether an earlier answer says that the money pays no sites, or no fabrics, for a shape."""
+        """Return whether the fewest-days search knows that the budget pays a shape no sites or no fabrics."""
         return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound."""
+        """Return whether earlier answers of the fewest-days search refuse a column's few shapes; keep its bound."""
         # Where little more than the sites can be paid, thousands of columns would be timed in vain.
         every = (
             ShapeProblem(world=self.world, column=choice, shape=shape)
@@ -206,15 +206,15 @@ class FewestDays(Goal):
         return True
 
     def pays(self, q: ShapeProblem) -> bool:
-        """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
+        """Return whether the fewest-days budget may pay a shape's racks at any sites, with the least fabrics."""
         return self.world.sites is None or q.floor_usd + q.min_fabrics_usd <= self.world.budget
 
     def begin_shape(self, q: ShapeProblem) -> FastestSearch:
-        """Begin the search of a shape by time."""
+        """Begin the fewest-days search of an opened shape, by time."""
         return FastestSearch(shape_problem=q, cutoff=self.most_seconds)
 
     def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
-        """Find the fastest fabrics and fibre that the money may pay, or ask the sites for those found before."""
+        """Compute a shape's fastest network within the fewest-days budget, or ask the sites for a pending one."""
         if shape.pending is None:
             shape.pending = shape.next(self.target)
             if shape.pending is None:
@@ -233,7 +233,7 @@ class FewestDays(Goal):
         return candidate.seconds, c
 
     def _leaves_nothing(self, search: FastestSearch) -> bool:
-        """Return whether a shape leaves no money for any fabric; one of few blocks is asked again without a cutoff."""
+        """Return whether a shape leaves the fewest-days budget nothing for a fabric; ask few blocks anew."""
         q = search.shape_problem
         if math.isinf(search.cutoff):
             return search.is_unpaid
@@ -245,7 +245,7 @@ class FewestDays(Goal):
         return False
 
     def keep(self, plan: JointPlan) -> None:
-        """Make a plan the incumbent if it is faster, or as fast and cheaper."""
+        """Make a plan the incumbent of fewest days if it is faster, or as fast and cheaper."""
         if plan.seconds > self.most_seconds:
             return
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
@@ -254,7 +254,7 @@ class FewestDays(Goal):
             self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
 
     def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
-        """Report value, bound and gap; of a plan that was found what it can be written from."""
+        """Report the days, bound and gap of the search; of a new plan also what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
         known = days_of(problem.instance, bound) if math.isfinite(bound) and bound > 0 else None
@@ -269,7 +269,7 @@ class FewestDays(Goal):
 
 
 def described(plan: JointPlan) -> str:
-    """Return a plan's choices in a line."""
+    """Return a plan's layout and blocks by site in one line, for the progress of the fewest-days search."""
     c = plan.column
     tensor, context, _ = c.strategy.shape.degrees
     return (
@@ -282,13 +282,13 @@ Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline paralle
 
 
 def kind_of(c: Column) -> Kind:
-    """Return the kind of layout of a column."""
+    """Return the kind of layout of a column, of each of which the fastest plan is sought: TP, CP, EP and PP."""
     return (*c.strategy.shape.degrees, c.p)
 
 
 @dataclass(kw_only=True)
 class FastestOfEachKind(FewestDays):
-    """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds."""
+    """The search goal of the fastest plan of each kind of layout, none slower than the rival; nodes by seconds."""
 
     most_early: ClassVar[int] = 0
 
@@ -299,45 +299,45 @@ class FastestOfEachKind(FewestDays):
 
     @property
     def most_seconds(self) -> float:
-        """Those of the rival: an incumbent is of its kind alone."""
+        """Seconds a sequence of the rival, from which no kind's fastest plan matters."""
         return self.rival * (1 + EPS)
 
     @property
     def ended(self) -> bool:
-        """Whether the search ended before its proof."""
+        """Whether the search for the fastest plan of each kind ended before its proof."""
         return self.priced >= self.most_shapes
 
     def begin(self) -> None:
-        """Seek no first plans: the fastest of all is known."""
+        """Seek no first plans of any kind of layout: the plan of fewest days is known."""
 
     def reached(self, t: float, c: float, what: object) -> bool:
-        """End where as many shapes were priced as may be."""
+        """End the search for the fastest of each kind at the limit on priced shapes."""
         return self.ended
 
     def opened(self, t: float, c: float, column: Column) -> None:
-        """Remember the time of the column."""
+        """Remember the seconds a sequence of the column opened last, whose kind may have a faster plan."""
         self.at = t
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Close a column whose kind has a plan as fast already."""
+        """Close a column whose kind of layout already has a plan as fast: an infinite floor."""
         known = self.kinds.get(kind_of(column))
         return math.inf if known is not None and known.seconds <= self.at * (1 + EPS) else c
 
     def begin_shape(self, q: ShapeProblem) -> FastestSearch:
-        """Begin the search of a shape by time, and count it; how fast its kind is known limits it."""
+        """Begin and count the search of a shape by time, limited by the fastest plan of its kind."""
         self.priced += 1
         self.incumbent = self.kinds.get(kind_of(q.column))
         return FastestSearch(shape_problem=q, cutoff=self.target.cutoff)
 
     def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
-        """Take a shape a step on, under the fastest plan of its kind."""
+        """Advance the search of a shape by a step, under the time of the fastest plan of its kind."""
         self.incumbent = self.kinds.get(kind_of(shape.shape_problem.column))
         if self.incumbent is not None and self.incumbent.seconds <= t * (1 + EPS):
             return None
         return super().price(t, c, shape)
 
     def keep(self, plan: JointPlan) -> None:
-        """Make a plan that of its kind if it is faster, or as fast and cheaper."""
+        """Keep a plan as that of its kind of layout if it is faster, or as fast and cheaper."""
         kind = kind_of(plan.column)
         self.incumbent = self.kinds.get(kind)
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):

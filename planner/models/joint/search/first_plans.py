@@ -1,4 +1,4 @@
-"""First incumbents: the columns that are fastest on a free network, priced with fewer and fewer blocks."""
+"""First plans of a search, its incumbents: columns fastest on a free network, priced with fewer and fewer blocks."""
 
 import heapq
 import itertools
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.shapes.fastest_plan import fastest
@@ -50,7 +50,7 @@ STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
 def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
-    """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
+    """Find a search's first plan from the plans of other sizes, else among the columns of a sample of strategies."""
     # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
         descend(goal, rescaled(plan.column, goal.world.size / size))
@@ -76,7 +76,7 @@ def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
 
 
 def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
-    """Seek faster plans than one among the pipelines of its strategy, then of some a choice away, until one is near."""
+    """Improve a first plan among its strategy's pipelines, then strategies one choice from it, until one is near."""
     # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
     own, world = plan.column.strategy, goal.world
 
@@ -95,7 +95,7 @@ def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
 
 
 def by_rails(goal: Goal) -> list[Column]:
-    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
+    """Return a likely column of a first plan for each number of cabled GPUs of a rack, the fastest first."""
     # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
     for _, s in sampled(goal, MANY_SAMPLED):
@@ -113,7 +113,7 @@ def by_rails(goal: Goal) -> list[Column]:
 
 
 def by_racks(goal: Goal) -> list[Column]:
-    """Return a likely column for each number of racks of a block, the fastest first."""
+    """Return a likely column of a first plan for each number of racks of a block, the fastest first."""
     # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
     for _, s in sampled(goal, SAMPLED):
@@ -136,13 +136,13 @@ def _likely_zeros(s: Strategy) -> list[int]:
 
 
 def sampled(goal: Goal, count: int) -> list[tuple[float, Strategy]]:
-    """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
+    """Return evenly drawn open strategies, in the order of their bounds in seconds, among which to seek first plans."""
     nodes = sorted(((t, order, what) for _, order, t, _, what in goal.loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
 
 
 def climb(goal: Goal, column: Column) -> None:
-    """Seek faster columns than one in a larger sample of strategies, then a choice at a time from the best of these."""
+    """Seek faster first plans: columns of a larger sample of strategies, then of those one choice from the best."""
     # A sample seldom has the fastest strategy, but one that is a few choices from it.
     world, best, looked = goal.world, free_seconds(goal.world, column, NEVER), 0
     every, tried, left, found = goal.world.strategies(), set[int](), set[int](), [(best, column)]
@@ -174,7 +174,7 @@ def _a_choice_away(world: World, own: Strategy) -> Iterator[Strategy]:
 
 
 def _choices(s: Strategy) -> tuple[Any, ...]:
-    """List the choices that a step changes one of; TP, CP and micro-batches are one, the tokens of a GPU."""
+    """List a strategy's choices, of which a climb to first plans changes one a step; TP, CP and batch are one."""
     x = s.shape
     tensor, context, expert = x.degrees
     return (
@@ -188,7 +188,7 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
 
 
 def rescaled(column: Column, share: float) -> Column:
-    """Return a column with as many replicas more as there is money more, and a block."""
+    """Return a known plan's column for another budget: its replicas scaled by the share of money, and a block more."""
     if _pinned(column):
         return column
     s, rounds = column.strategy, column.p if column.v > 1 else 1
@@ -198,7 +198,7 @@ def rescaled(column: Column, share: float) -> Column:
 
 
 def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> Iterator[tuple[float, Column]]:
-    """Yield columns of a strategy, of almost as many blocks as there can be, each faster than before, with its time."""
+    """Yield ever faster columns of a strategy, of almost the most blocks there can be, as first plans, with times."""
     # Times are on the free network. For each number of stages the column of the least floor is tried.
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
@@ -228,7 +228,7 @@ def _pinned(column: Column) -> bool:
 
 
 def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
-    """Price a column with fewer and fewer blocks, if `first` until one is; return whether any could be priced."""
+    """Price a column with fewer and fewer blocks for a first plan, if `first` until one is; return if any could be."""
     # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
     # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
     # sample is far from the best of all.
@@ -265,7 +265,7 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 
 def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
-    """Keep a fast plan of a column whose replicas are shared out over sites as some plan has them."""
+    """Keep a likely plan of a column whose replicas are divided over sites as in a known plan."""
     if len(replicas) not in open_sites(goal.world, column):
         return
     blocks = tuple(sorted((column.block.blocks(n) for n in replicas), reverse=True))
@@ -276,7 +276,7 @@ def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
 
 
 def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
-    """Keep a fast plan of a column with the most spare racks paid, in a shape or the most even one; return if any."""
+    """Keep a first plan of a column with the most spares paid, of a given shape or the most even; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
@@ -289,14 +289,14 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
 
 
 def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
-    """Return a column with `replicas` replicas and the best filling of the batch; None where it misses the cutoff."""
+    """Return a first plan's column with other replicas and its best micro-batches; None where over the cutoff."""
     cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
     found, seconds = _filled(goal.world, column, replicas, cutoff)
     return found if seconds < cutoff else None
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
-    """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
+    """Return a first plan's column with other replicas and its best micro-batches, and its time on a free network."""
     # The time is infinite where the batch holds too few micro-batches; pinned ones are as they are.
     most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
     counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
@@ -307,7 +307,7 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
 
 
 def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
-    """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
+    """Return the most even shape for a column's first plan, spares included, that the budget may pay."""
     for sites in open_sites(goal.world, column):
         q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
         if q is not None and goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
@@ -316,12 +316,12 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
 
 
 def least_usd(goal: Goal, column: Column) -> float:
-    """Bound the capital of a column at any number of sites."""
+    """Bound the capital in USD of a first plan's column at any number of sites."""
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
 def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
-    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
+    """Yield (floor of capital, column) for cheap first plans, of sampled strategies, that meet the cutoff."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(goal, MANY_SAMPLED):
@@ -353,7 +353,7 @@ def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
 
 
 def grown(goal: Goal, column: Column, most: int) -> Column | None:
-    """Return a column with as few blocks more as bring its time on a free network under the limit."""
+    """Return a late column for a first plan with the fewest more blocks that bring its time under the search limit."""
     # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
     # steps than a few, or costs more than a plan that is known.
     block, limit = column.block, goal.cutoff(0.0) * (1 - 2 * EPS)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from planner.models.joint.joint_question import JointPlan, Shape, World
+from planner.models.joint.joint_world import JointPlan, Shape, World
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
@@ -24,7 +24,7 @@ LINE_SECONDS = 2.0  # between lines on the progress
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
 class Ranges:
-    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
+    """Search node of a goal: pipelines of a strategy, under a ZeRO stage or any, with `low` + 1 to `high` blocks."""
 
     of: StrategyTable
     zero: int | None
@@ -41,7 +41,7 @@ class Ranges:
     done: Floats  # seconds under which their columns were opened before
 
     def part(self, which: Any) -> "Ranges":
-        """Return some of the ranges."""
+        """Return a selection of a search node's ranges of blocks."""
         return Ranges(  # spelled out, since a search takes parts more often than anything else
             self.of,
             self.zero,
@@ -59,32 +59,32 @@ class Ranges:
         )
 
     def where(self, which: Flags) -> "Ranges":
-        """Return the ranges of which something holds: the same object where it holds of all."""
+        """Return the ranges of blocks that a mask selects; the same object where it selects all."""
         return self if which.all() else self.part(np.flatnonzero(which))
 
     @property
     def rows(self) -> StrategyRows:
-        """The pipelines with as many replicas as `high` blocks hold."""
+        """The pipelines of these ranges of blocks, with as many replicas as `high` blocks hold."""
         rows = self.of.rows.part(self.at)
         return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
 
 
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
-    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
+    """Return ranges of blocks of some pipelines, under any ZeRO stage, without floors of a goal yet."""
     none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
     return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
 
 
 @dataclass(kw_only=True)
 class OpenNodes:
-    """The open nodes of a search by their keys, that of the least key first."""
+    """The heap of a search's open nodes by the keys of its goal, the least first."""
 
     heap: list[Node] = field(default_factory=list)
     current: float = -math.inf  # key of the node that is being opened; none is known before the first
 
     @property
     def least_key(self) -> float:
-        """The least key of all nodes that are open."""
+        """The least key that the search's goal gives any open node."""
         return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
 
 
@@ -107,133 +107,133 @@ class Goal(ABC):
 
     @property
     def goes_on(self) -> bool:
-        """Whether another goal continues the search, so that nodes and answers that it may need are kept."""
+        """Whether another goal continues the search, so that it keeps the nodes and answers that one may need."""
         return self.within > 0
 
     @property
     def has_plan(self) -> bool:
-        """Whether there is a plan yet."""
+        """Whether the goal's search has found a plan yet."""
         return self.incumbent is not None
 
     @property
     def has_plan_in_time(self) -> bool:
-        """Whether there is a plan that meets the deadline of the instance."""
+        """Whether the goal's search has found a plan that meets the deadline of the instance."""
         return self.has_plan
 
     @abstractmethod
     def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
+        """Return the goal's keys of search nodes by floors, least opened first; infinite: no useful plan."""
 
     @abstractmethod
     def key(self, t: float, c: float) -> Key | None:
-        """Return the key of one node, and the tie-breaker between equal keys; None: it holds no plan of use."""
+        """Return the goal's key of one search node and the tie-breaker of equal keys; None: no useful plan."""
 
     def opens(self, t: float, c: float) -> bool:
-        """Return whether a node of such floors may hold a plan of use."""
+        """Return whether a search node with floors of t seconds and c dollars may be useful to the goal."""
         return self.key(t, c) is not None
 
     @abstractmethod
     def cutoff(self, c: Any) -> Any:
-        """Return the seconds from which plans of at least a capital are of no use, or of each capital."""
+        """Return the seconds from which plans of at least a capital, or each capital, are useless to the goal."""
 
     def begin(self) -> None:
-        """Seek first plans, once a sample of strategies is open."""
+        """Seek first plans of the goal, once a sample of strategies is open in its search."""
 
     def all_open(self) -> None:
-        """Seek better plans, once all strategies are open."""
+        """Seek better first plans of the goal, once all strategies are open in its search."""
 
     def tick(self) -> None:
-        """Stop at the limit; say every two seconds where the search is."""
+        """Stop the goal's search at its limit; report its progress every two seconds."""
         self.world.deadline.check()
         if time.perf_counter() - self.spoke >= LINE_SECONDS:
             self.speak()
 
     def speak(self) -> None:
-        """Say where the search is."""
+        """Report the progress of the goal's search."""
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """Take note of the node that is opened next; return whether the search ends before it."""
+        """Note the search node that is opened next; return whether the goal ends the search before it."""
         return False
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
-        """Yield the ranges of blocks from which the pipelines of a strategy are searched."""
+        """Yield the ranges of blocks from which the goal's search of a strategy's pipelines begins."""
         most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges whose pipelines may hold a plan of use, whatever its seconds and capital."""
+        """Return the ranges of blocks whose pipelines may be useful to the goal, whatever seconds and capital."""
         return x
 
     def strategy_usd(self, s: Strategy) -> float:
-        """Bound the capital of a strategy before its pipelines are known."""
+        """Bound a strategy's capital in USD as the goal counts it, before its pipelines are known."""
         return 0.0
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
+        """Bound the capital in USD of racks with a number of GPUs of each cabled, as the goal counts it."""
         return np.zeros(np.broadcast(racks, rails).shape)
 
     def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of ranges that the capital of a plan of use may pay."""
+        """Return the most blocks of each range that the capital of a plan useful to the goal may pay."""
         return np.minimum(x.high, most_blocks(self.world, x.of)[x.at])
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
-        """Return which ranges of a batch are opened now."""
+        """Return which ranges of blocks of a search node the goal opens now."""
         return keys < np.inf
 
     def wide(self, x: Ranges, key: float) -> Flags:
-        """Return which ranges are halved before their columns are listed."""
+        """Return which ranges of blocks the goal halves before their columns are listed."""
         return np.zeros(len(x.at), dtype=bool)
 
     @abstractmethod
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """Return up to how many blocks of each range, and under how many seconds, columns are listed now."""
+        """Return the most blocks of each range, and the seconds, up to which the goal lists columns now."""
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys."""
+        """Sort listed columns into the goal's groups, where those behind a column have no lower keys."""
         # `entries` names the pipeline and the blocks of each.
         return [np.lexsort((t, c))]
 
     def column_floor(self, column: Column, c: float) -> float:
-        """Sharpen the floor of capital of columns with as many blocks."""
+        """Raise the goal's capital floor of a pipeline's columns with as many blocks as one."""
         return c
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Take note of the time of a column on a free network."""
+        """Let the goal note the time of a column on a free network."""
 
     def opened(self, t: float, c: float, column: Column) -> None:
-        """Take note of a column that is opened at its time on a free network."""
+        """Let the goal note a column that its search opens at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at a number of sites."""
+        """Bound the capital in USD of a column at a number of sites, as the goal counts it."""
         return c
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound the capital of a shape."""
+        """Bound the capital in USD of a shape, as the goal counts it."""
         return c
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether it is known, without a question to the sites, that the money pays none for a shape."""
+        """Return whether the goal's budget is known, without asking the sites, to pay none for a shape."""
         return q.known_unhoused
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether it is known before a column is timed, which its bound says, that the money pays none of it."""
+        """Return whether the goal's budget is known to pay no shape of a column before that is timed."""
         return False
 
     def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
+        """Return whether the goal's budget may pay sites for a shape; if not, it pays none for less even ones."""
         return q.may_be_housed
 
     def pays(self, q: ShapeProblem) -> bool:
-        """Return whether the money may pay the racks of a shape."""
+        """Return whether the goal's budget may pay the racks of a shape."""
         return True
 
     @property
     def shapes_world(self) -> World:
-        """The world whose budget shapes may spend."""
+        """The world whose budget the goal's search may spend on a shape."""
         return self.world
 
     def useful_shapes(self, column: Column, every: Iterable[Shape], c: float) -> Iterator[tuple[ShapeProblem, float]]:
-        """Yield the shapes that may be of use and paid, the most even first, with the least seconds of those behind."""
+        """Yield shapes that may be useful and paid to the goal, most even first, with seconds for those behind."""
         # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         # unless these need fewer spare racks.
         for shape in every:
@@ -256,16 +256,16 @@ class Goal(ABC):
 
     @abstractmethod
     def begin_shape(self, q: ShapeProblem) -> Any:
-        """Return the search state of a shape that is opened, which `price` receives."""
+        """Return the goal's search state of a shape that is opened, which `price` receives."""
 
     @abstractmethod
     def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
-        """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, if any."""
+        """Advance the goal's search of a shape by a step, which may keep plans; return floors of the rest, if any."""
 
     def least_usd(self, shape: Any) -> float:
-        """Return the least capital that pricing a shape found for any plan of it that goals that go on may keep."""
+        """Return the least capital in USD that pricing a shape left for plans that later goals may keep."""
         return 0.0
 
     @abstractmethod
     def keep(self, plan: JointPlan) -> None:
-        """Hold a plan if it is of use."""
+        """Keep a plan that the search found, if it is useful to the goal."""

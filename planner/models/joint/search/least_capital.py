@@ -1,4 +1,4 @@
-"""The goals of least capital by a deadline, of plans as cheap the fastest, and of least rank among plans that tie.
+"""The search goals of least capital by a deadline, the fastest of equally cheap plans, and of least rank among ties.
 
 The capital of a node is that of the fewest racks that meet the deadline on a network which slows nothing, with the
 least fabric, until its shapes are priced. A rank says how good a plan is in what neither days nor money say.
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import by_blocks
 from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
 from planner.models.joint.search.fewest_days import FewestDays, described
@@ -39,7 +39,7 @@ KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dear
 
 @dataclass(slots=True)
 class ShapeByCapital:
-    """A shape under search by capital."""
+    """A shape in the search for least capital, with its bounds in USD and its plans."""
 
     problem: ShapeProblem
     steps: Iterator[float | JointPlan] | None = None  # its lower bounds and plans, once it was begun
@@ -50,7 +50,7 @@ class ShapeByCapital:
 
 @dataclass(kw_only=True)
 class LeastCapital(Goal):
-    """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's."""
+    """The search goal of least capital by a deadline; nodes are opened by capital, up to the cheapest plan's."""
 
     most_grown: ClassVar[int] = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 
@@ -71,7 +71,7 @@ class LeastCapital(Goal):
 
     @property
     def capital(self) -> float:
-        """Most capital that a plan may have to matter."""
+        """Most capital in USD at which a plan matters to the search for least capital."""
         if self.incumbent is None:
             return self.budget + CENTS
         usd = self.incumbent.capital_usd
@@ -80,25 +80,25 @@ class LeastCapital(Goal):
         return min(self.budget, usd * (1 + self.within)) + CENTS
 
     def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
+        """Return capital as the keys of search nodes; infinite where no plan is cheaper, or as cheap and faster."""
         return np.where((c <= self.capital) & (t < self.cutoff(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the capital to the cent, ties by time; None where no plan as dear and as slow can be the best."""
+        """Return capital to the cent as a node's key, ties by time; None where it holds no better plan."""
         # To the cent, so that rounding does not set the order of equals.
         if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
             return None
         return round(c, 2) + self._late(t, c) * LATE, t
 
     def _late(self, t: Any, c: Any) -> Any:
-        """Return whether nodes can but tie with the cheapest plan, as dear and no faster: they wait for the ends."""
+        """Return whether nodes can only tie with the plan of least capital, no faster: they wait."""
         best = self.incumbent
         if best is None or self.within == 0:
             return False
         return (c >= best.capital_usd - CENTS) & (t >= best.seconds * (1 - EPS))
 
     def cutoff(self, c: Any) -> Any:
-        """Return the limit; the time of the cheapest plan for plans as dear."""
+        """Return the deadline in seconds a sequence; at the cheapest plan's capital, the seconds of that plan."""
         late, best = self.limit * (1 + EPS), self.incumbent
         if best is None or self.goes_on:
             return late
@@ -108,7 +108,7 @@ class LeastCapital(Goal):
         return late if cheaper else soon
 
     def begin(self) -> None:
-        """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
+        """Seek cheap first plans: price the columns of least floor, of sampled strategies, that meet the deadline."""
         if self.first is not None:
             self._try(0.0, self.first)
         if self.incumbent is not None:
@@ -121,7 +121,7 @@ class LeastCapital(Goal):
             self._try(usd, column)
 
     def all_open(self) -> None:
-        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit."""
+        """Seek plans of less capital than the first: the fastest for less money, while they meet the deadline."""
         # The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those
         # of few strategies.
         refused = 0.0
@@ -138,7 +138,7 @@ class LeastCapital(Goal):
             refused = usd if self.incumbent is best else refused
 
     def _seek(self, near: JointPlan, usd: float) -> None:
-        """Keep a fast plan for an amount that meets the limit, sought a few choices from another."""
+        """Keep a fast plan for an amount of capital, a few choices from another, if it meets the deadline."""
         # A time limit that comes meanwhile leaves the best that was found.
         world, sites = self.world_of(usd), self.world.sites
         goal = FewestDays(world=world, rival=self.limit)
@@ -153,7 +153,7 @@ class LeastCapital(Goal):
                 self.keep(self._priced(goal.incumbent))
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound."""
+        """Grow each kind's first late column to meet the deadline, while the least capital is far from its bound."""
         # Thousands of floors may meet the deadline at a capital at which no plan does.
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
@@ -166,7 +166,7 @@ class LeastCapital(Goal):
             self._try(usd, found)
 
     def _try(self, usd: float, column: Column) -> None:
-        """Keep the first plan of the most even shape of a column with the likeliest spares."""
+        """Keep the first plan of little capital of a column in its most even shape, with the likeliest spares."""
         for sites, choice in itertools.product(open_sites(self.world, column), spared(self.world, column)):
             shape = next(shapes(choice, sites), None)
             if shape is None:
@@ -179,13 +179,13 @@ class LeastCapital(Goal):
                     break
 
     def speak(self) -> None:
-        """Report the bound."""
+        """Report the lower bound on capital of the search."""
         if self.bound > 0:
             self.spoke = time.perf_counter()
             report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, self.bound)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """Raise the bound to the least capital of the open nodes; end where these can only tie."""
+        """Raise the bound to the least capital of the open nodes; end the search where these can only tie."""
         self.bound = max(self.bound, c, self.known_floor)
         best = self.incumbent
         if best is None:
@@ -195,15 +195,15 @@ class LeastCapital(Goal):
         return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or self._late(t, c)))
 
     def strategy_usd(self, s: Strategy) -> float:
-        """Bound the capital of a strategy by the racks that do the work of its layers in time."""
+        """Bound the capital in USD of a strategy by the racks that do its layers' work by the deadline."""
         return float(self.floor.usd(*strategy_racks(s, self.limit * (1 + EPS))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks by their prices."""
+        """Bound the capital in USD of a number of racks by the goal's least prices."""
         return np.asarray(self.floor.usd(racks, rails), dtype=np.float64)
 
     def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of ranges that the capital may pay."""
+        """Return the most blocks of each range that the cheapest plan's capital may pay."""
         found: Ints = self.floor.max_blocks(self.capital, x.of.racks[x.at], x.of.rails[x.at])
         return np.minimum(found, super().most_blocks(x))
 
@@ -213,23 +213,23 @@ class LeastCapital(Goal):
         return np.minimum(x.high, np.maximum(most, x.low + 1)), np.full(len(x.at), self.cutoff(x.usd))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
-        """Return the ranges of the next slice of capital."""
+        """Return which ranges of blocks are within the next slice of capital."""
         return np.asarray(keys <= self._top(float(keys.min()))) if x.zero is not None else keys < np.inf
 
     def _top(self, usd: float) -> float:
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put the columns of a pipeline with as many blocks together, where their floor of capital is sharpened."""
+        """Group columns by pipeline and blocks where the floor of their capital is to be sharpened."""
         return by_blocks(entries, t) if self._builds_fabrics else super().groups(entries, t, c)
 
     @property
     def _builds_fabrics(self) -> bool:
-        """Whether the racks of a column say which fabrics join them: with spares they do not."""
+        """Whether a column's racks determine the fabrics in its capital floor: with spares they do not."""
         return self.world.templates is not None and self.world.problem.calendar is None
 
     def column_floor(self, column: Column, c: float) -> float:
-        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
+        """Raise the capital floor of columns of as many blocks, over numbers of sites; at one, by its fabric."""
         # Few GPUs share few switches: these cost far more than the ports that are used.
         if not self._builds_fabrics:
             return c
@@ -244,21 +244,21 @@ class LeastCapital(Goal):
         return max(c, min(bounds, default=c))
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at a number of sites by prices."""
+        """Bound the capital in USD of a column at a number of sites by the goal's least prices."""
         block = column.block
         return max(c, self.floor.usd_at(sites, block.blocks(column.d) * block.racks, block.rails))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound the capital of a shape by prices of whole modules at each site."""
+        """Bound the capital in USD of a shape by the least prices of whole modules at each site."""
         return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
     @property
     def shapes_world(self) -> World:
-        """The world with the most capital of a plan of use as its budget, where plans differ in capital."""
+        """The world with the most capital of a useful plan as its budget, where plans differ in capital."""
         return self.world_of(self.budget if self.incumbent is None else self.incumbent.capital_usd * (1 + self.within))
 
     def world_of(self, usd: float) -> World:
-        """Return the world with another budget, where plans differ in capital."""
+        """Return the world of the search with another capital as budget, where plans differ in capital."""
         world = self.world
         alike = world.sites is None and world.templates is None
         return world if alike or not math.isfinite(usd) else world.with_budget(usd)
@@ -268,7 +268,7 @@ class LeastCapital(Goal):
         return ShapeByCapital(q)
 
     def price(self, t: float, c: float, shape: ShapeByCapital) -> tuple[float, float] | None:
-        """Take a shape one step on: to a sharper bound, or to a plan; one as dear as the cheapest to its fastest."""
+        """Advance a shape's search by capital to a bound or plan; one as dear as the cheapest to its fastest."""
         best = self.incumbent
         if best is not None and c >= best.capital_usd - CENTS:
             limit = min(self.cutoff(c), best.seconds * (1 - EPS))
@@ -291,14 +291,14 @@ class LeastCapital(Goal):
         return t, c
 
     def least_usd(self, shape: ShapeByCapital) -> float:
-        """Return the capital below which a shape has no plan by the limit."""
+        """Return the capital in USD below which a shape has no plan by the deadline."""
         return shape.least_usd
 
     def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
         return CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor).steps()
 
     def keep(self, plan: JointPlan) -> None:
-        """Make a plan the incumbent if it is cheaper, or as cheap and faster."""
+        """Make a plan the incumbent of least capital if it is cheaper, or as cheap and faster."""
         before = self.incumbent
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
@@ -311,7 +311,7 @@ class LeastCapital(Goal):
             report(self.progress, line, usd, self.bound or None, choices, (instance, plan, days))
 
     def _priced(self, plan: JointPlan) -> JointPlan:
-        """Return a plan with its racks at the prices of the search, where no sites price them."""
+        """Return a plan with its racks at the prices of the least-capital search; with a grid it keeps its own."""
         if self.world.sites is not None:
             return plan
         racks = [g * plan.column.block.racks for g in plan.shape.blocks]
@@ -324,7 +324,7 @@ Rank = tuple[float, ...]
 
 @dataclass(kw_only=True)
 class LeastRank(LeastCapital):
-    """The plan of least rank known, within `limit` seconds a sequence and `budget` dollars."""
+    """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
 
     most_grown: ClassVar[int] = 0  # a plan that ties is known
 
@@ -341,44 +341,44 @@ class LeastRank(LeastCapital):
 
     @property
     def goes_on(self) -> bool:
-        """Whether another goal may go on: always."""
+        """Whether another goal may continue the search for the least rank: always."""
         return True
 
     @property
     def capital(self) -> float:
-        """Most capital that a plan may have to tie."""
+        """Most capital in USD at which a plan ties in the search for the least rank."""
         return self.budget + CENTS
 
     def begin(self) -> None:
-        """Look at the column of a plan at hand first."""
+        """Price the column of a known plan first in the search for the least rank."""
         if self.first is not None:
             self._try(0.0, self.first)
 
     @property
     def ended(self) -> bool:
-        """Whether the search ended before its proof, as it had done as much as it may."""
+        """Whether the search for the least rank ended unproven, at its limit of shapes or nodes."""
         return (self.priced >= self.most_shapes or self.nodes >= self.most_nodes) and not self.best <= self.enough
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End at a rank that is good enough, or where as much was done as may be."""
+        """End the search for the least rank at one that is good enough, or at its limit of shapes or nodes."""
         self.nodes += 1
         return self.best <= self.enough or self.ended
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether no plan of a column is of a lower rank, which is known before it is timed."""
+        """Return whether no plan of a column can have the least rank, which is known before it is timed."""
         return not self.least_rank(column) < self.best
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at a number of sites; infinite where no plan of it is of a lower rank."""
+        """Bound the capital in USD of a column at a number of sites; infinite where it has no lower rank."""
         return super().sites_floor(column, sites, c) if self.least_rank(column) < self.best else math.inf
 
     @property
     def shapes_world(self) -> World:
-        """The world with the capital that ties as its budget."""
+        """The world with the most capital of a tied plan as its budget, to price shapes for the least rank."""
         return self.world_of(self.budget)
 
     def price(self, t: float, c: float, shape: ShapeByCapital) -> tuple[float, float] | None:
-        """Take a shape one step on, to a sharper bound or to its cheapest plan, which is kept if its rank is lower."""
+        """Advance a shape's search to a capital bound or to its cheapest plan, kept if its rank is lower."""
         if not self.least_rank(shape.problem.column) < self.best:
             return None
         if shape.steps is None:
@@ -393,7 +393,7 @@ class LeastRank(LeastCapital):
         return None
 
     def keep(self, plan: JointPlan) -> None:
-        """Make a plan the incumbent if it ties and its rank is lower."""
+        """Make a plan the incumbent of least rank if it ties and its rank is lower."""
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
         rank = self.rank(plan)
@@ -402,7 +402,7 @@ class LeastRank(LeastCapital):
             self.world.count("incumbents")
 
     def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges whose pipelines may hold a plan of a lower rank, where these are numbered."""
+        """Return the ranges of blocks whose pipelines may hold a plan of the least rank, where these are ranked."""
         if self.pipeline_ranks is None:
             return x
         ranks, best = self.pipeline_ranks(x.of, self.best)

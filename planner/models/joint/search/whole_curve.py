@@ -1,4 +1,4 @@
-"""The goal of the curve: plans such that every plan of the box is within epsilon of one of them in days and capital.
+"""The search goal of the whole curve: every plan in its box is within epsilon of a point in days and capital.
 
 The gap of a node is the least relative excess by which an incumbent misses its floors. A node whose gap is at most
 epsilon is closed: each of its plans has an incumbent that is at most by epsilon worse in both. The node of the largest
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.free_network import racks_of
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, by_blocks
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics
@@ -36,7 +36,7 @@ NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 
 @dataclass(kw_only=True)
 class Front:
-    """Incumbents, capital ascending and seconds a sequence descending.
+    """Incumbents of the whole curve of money against days, capital ascending and seconds a sequence descending.
 
     The gap of a pair of floors (t, c) is min over incumbents p of max(T(p)/t, C(p)/c) - 1: every plan with such floors
     is matched by an incumbent that is worse in both by at most the gap, which is -1 outside the box, where no plan
@@ -53,7 +53,7 @@ class Front:
     _slopes: list[float] = field(default_factory=list)
 
     def add(self, seconds: float, usd: float, plan: JointPlan) -> bool:
-        """Keep a plan, in place of those that it beats or equals; return whether none held beats or equals it."""
+        """Add a plan to the curve's front in place of those it beats or equals; return if none there does so to it."""
         at = bisect.bisect_right(self.usd, usd)
         if at and self.seconds[at - 1] <= seconds:
             return False
@@ -68,7 +68,7 @@ class Front:
         return True
 
     def gap(self, t: float, c: float) -> float:
-        """Return the gap of one pair of floors."""
+        """Return the gap between the curve's front and one pair of floors of seconds and capital."""
         if not (t < self.slowest and c <= self.most_usd):
             return -1.0
         if not self.usd:
@@ -82,7 +82,7 @@ class Front:
         return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
 
     def gaps(self, t: Any, c: Any) -> Floats:
-        """Return the gaps of pairs of floors; infinite without an incumbent."""
+        """Return the gaps between the curve's front and pairs of floors; infinite without an incumbent."""
         # As capital grows T(p)/t falls and C(p)/c grows, so the least of their maxima is at one of the two incumbents
         # next to where they cross, which is where T(p)/C(p) crosses t/c.
         t, c = np.asarray(t, dtype=np.float64), np.asarray(c, dtype=np.float64)
@@ -99,7 +99,7 @@ class Front:
         return np.where(inside, found - 1, -1.0)
 
     def cutoff(self, usd: Any, gap: float) -> Any:
-        """Return the seconds under which a plan of at least some capital, or of each, must be to have a larger gap."""
+        """Return the seconds a plan of at least a capital, or each, must be under for a larger gap to the curve."""
         if isinstance(usd, np.ndarray):
             late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
             return late[np.searchsorted(self._arrays[0], usd * (1 + gap), side="right")]
@@ -107,7 +107,7 @@ class Front:
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
 
     def boxes(self, t: float, c: float, gap: float) -> Iterator[tuple[float, float]]:
-        """Yield the (seconds, capital) of boxes above floors in which a plan would have a larger gap, dearest first."""
+        """Yield (seconds, capital) of boxes above floors where a plan has a larger gap to the curve, dearest first."""
         most = [x / (1 + gap) for x in self.usd] + [self.most_usd]
         late = [self.slowest] + [min(self.slowest, x / (1 + gap)) for x in self.seconds]
         for seconds, usd in zip(reversed(late), reversed(most), strict=True):
@@ -117,7 +117,7 @@ class Front:
 
 @dataclass(slots=True)
 class ShapeInBoxes:
-    """A shape with its refused pairs (capital, seconds a sequence): within the capital no plan takes fewer seconds."""
+    """A shape in the curve's search, with refused (capital, seconds): within the capital no plan takes less time."""
 
     problem: ShapeProblem
     by_fabric: bool = False  # its floor of capital has the fabrics of its tables
@@ -126,7 +126,7 @@ class ShapeInBoxes:
 
 @dataclass(kw_only=True)
 class WholeCurve(Goal):
-    """The incumbents that none beats; nodes are opened by their gaps, largest first, while these exceed epsilon."""
+    """The search goal of the whole curve of money against days; nodes of the largest gaps first, down to epsilon."""
 
     epsilon: float
     progress: Callable[["WholeCurve"], None] = lambda _: None  # called where the proven gap has fallen
@@ -136,22 +136,22 @@ class WholeCurve(Goal):
 
     @property
     def has_plan(self) -> bool:
-        """Whether there is a plan yet."""
+        """Whether the curve's front has a plan yet."""
         return bool(self.front.plans)
 
     @property
     def covered(self) -> float:
-        """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
+        """Gap within which the curve covers a plan: just below epsilon, lest rounding open a node forever."""
         return self.epsilon * (1 - 1e-9)
 
     @cached_property
     def floor(self) -> CapitalFloor:
-        """Floors of capital."""
+        """Capital floors by racks of the curve's search."""
         return CapitalFloor(world=self.world)
 
     @cached_property
     def fitting(self) -> dict[Strategy, Ints]:
-        """The pipelines of every strategy that may hold the model, by their places in its table."""
+        """Pipelines of every strategy that may hold the model, by row in its table, for the curve's search."""
         found = {}
         for s in self.world.strategies():
             self.world.deadline.check()
@@ -160,7 +160,7 @@ class WholeCurve(Goal):
         return {s: at for s, at in found.items() if len(at)}
 
     def box(self) -> None:
-        """Fix the box before the search: plans that are many times slower than the least floor are outside."""
+        """Set the slowest plans of the curve's box before its search, by the deadline and the least floor of time."""
         tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
         least = [float(min_seconds(of.strategy, of.rows, of.each, of.once).min()) for of in tables]
         deadline = self.world.problem.instance.limits.deadline_days
@@ -168,28 +168,28 @@ class WholeCurve(Goal):
         self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
 
     def run(self) -> Stopped:
-        """Search until every gap is within epsilon or a limit comes; return which came first."""
+        """Search the curve until every gap is within epsilon or a limit comes; return which came first."""
         stopped = Loop(goal=self).run()
         if stopped == "proved":
             self._note(self.epsilon)
         return stopped
 
     def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the gaps, the largest first."""
+        """Return the keys of the curve's search nodes: their gaps, the largest first."""
         gaps = self.front.gaps(t, c)
         return np.where(gaps > self.epsilon, -gaps, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the gap; None where an incumbent is within epsilon."""
+        """Return the gap of a node to the curve as its key; None where an incumbent is within epsilon."""
         gap = self.front.gap(t, c)
         return (-gap, 0.0) if gap > self.epsilon else None
 
     def cutoff(self, c: Any) -> Any:
-        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
+        """Return the seconds from which a plan of such capital is within epsilon of the curve."""
         return self.front.cutoff(c, self.covered)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """Lower the proven gap to the largest one left among open nodes."""
+        """Lower the curve's proven gap to the largest one left among open nodes."""
         self._note(-self.loop.least_key)
         return False
 
@@ -198,15 +198,15 @@ class WholeCurve(Goal):
         self.progress(self)
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks by the least of any sites."""
+        """Bound the capital in USD of a number of racks at any sites, for the curve's search."""
         return self.floor.usd(racks, rails)
 
     def most_blocks(self, x: Ranges) -> Ints:
-        """Return all blocks: the capital of a plan of use grows with its days."""
+        """Return all blocks of each range, as no one capital limits the plans of the curve."""
         return x.high
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
-        """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
+        """Yield the curve's first ranges of blocks, (most/2, most], (most/4, most/2], ... where memory fits."""
         at = self.fitting.get(of.strategy, np.empty(0, dtype=np.int64))
         high = np.maximum(of.rows.blocks(), 1)[at]
         while len(at):
@@ -215,30 +215,30 @@ class WholeCurve(Goal):
             at, high = at[low > 0], low[low > 0]
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
-        """Return the ranges of the largest gaps."""
+        """Return which ranges of blocks have the largest gaps to the curve."""
         return np.asarray(keys <= keys.min() * HOT)
 
     def wide(self, x: Ranges, key: float) -> Flags:
-        """Return the ranges whose capital spans more than part of the gap."""
+        """Return which ranges of blocks span more capital than part of their gap to the curve."""
         share = NARROW if x.zero is None else max(-key / 4, self.epsilon / 2)
         return np.asarray((x.high > x.low + 1) & (x.high > (x.low + 1) * (1 + share)))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """Return, by range, the most blocks, and the seconds below which columns are open at a share of the gap."""
+        """Return all blocks of each range, and the seconds under which columns have much of the gap to the curve."""
         return x.high, self.front.cutoff(x.usd, max(self.covered, -HOT * key))
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
+        """Group the curve's columns by pipeline and blocks, as these have the same floor of capital."""
         return by_blocks(entries, t)
 
     def column_floor(self, column: Column, c: float) -> float:
-        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
+        """Raise the curve's capital floor of columns of as many blocks, over sites and fabric; price the first."""
         usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
         self._price_once(column, usd, min(0.5, -self.loop.current))
         return usd
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column by sites; at one site its least fabric counts, if spares leave no choice."""
+        """Bound the capital in USD of the curve's column at sites; at one, without spares, by its least fabric."""
         block, blocks = column.block, column.block.blocks(column.d)
         without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
         if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
@@ -247,24 +247,24 @@ class WholeCurve(Goal):
         return max(c, without_fabric + self.fabrics.usd(q, blocks))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound from below the capital of a shape by its racks, spares included."""
+        """Bound from below the capital in USD of a shape on the curve by its racks, spares included."""
         without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
         return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return that nothing is known: a capital alone decides."""
+        """Return False, as the curve has no one budget: a capital alone decides whether sites are paid."""
         return False
 
     def houses(self, q: ShapeProblem) -> bool:
-        """Return that some capital may pay the sites."""
+        """Return True, as some capital of the curve may pay the sites of any shape."""
         return True
 
     def opened(self, t: float, c: float, column: Column) -> None:
-        """Price a column that is open at its time on a free network."""
+        """Price a column for the curve that is opened at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 
     def _price_once(self, column: Column, usd: float, gap: float) -> None:
-        """Price the first shape of a column that a capital pays, fewest sites first, once for each step of capital."""
+        """Price a column's first shape that a capital pays, fewest sites first, once a step of the curve's capital."""
         # Covered or not: it covers those like it.
         if not usd <= self.front.most_usd:
             return
@@ -290,7 +290,7 @@ class WholeCurve(Goal):
 
     @cached_property
     def fabrics(self) -> LeastFabrics:
-        """Least prices of fabrics within the box, whatever their slowdowns."""
+        """Least prices in USD of one site's fabric within the curve's box, whatever its slowdowns."""
 
         def within(q: ShapeProblem) -> World:
             return self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
@@ -298,25 +298,25 @@ class WholeCurve(Goal):
         return LeastFabrics(within=within)
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with a capital for a plan of some racks, and no more than the box has."""
+        """Return the world with a capital for a plan of some racks as budget, at most that of the curve's box."""
         usd = min(usd, self.front.most_usd)
         if self.world.sites is None:
             usd += self.world.owned_usd - racks * self.floor.rack_usd
         return self.world.with_budget(max(usd, 1.0))
 
     def keep(self, plan: JointPlan) -> None:
-        """Hand a plan to the front with its capital; of racks at hand with that of those in use."""
+        """Add a plan to the curve's front at its capital; in a cluster only the racks it uses are counted."""
         usd = plan.capital_usd
         if self.world.sites is None:
             usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
         self.front.add(plan.seconds, usd, plan)
 
     def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
-        """Begin a shape of which nothing is refused."""
+        """Begin the curve's search of a shape, with no box refused yet."""
         return ShapeInBoxes(q)
 
     def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
-        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open."""
+        """Advance a shape to a higher floor of capital, then to plans in every box that the curve leaves open."""
         # First one near the floors, whether it is covered or not: it covers shapes like it.
         q = shape.problem
         if not shape.by_fabric:
@@ -337,11 +337,11 @@ class WholeCurve(Goal):
 
     @staticmethod
     def _refused(x: ShapeInBoxes, seconds: float, usd: float) -> bool:
-        """Return whether no plan of a shape is in a box, up to rounding of its seconds."""
+        """Return whether a shape is known to have no plan in a box of the curve, seconds rounded."""
         return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
 
     def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
-        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses."""
+        """Seek a shape's fastest plan in a box of the curve, and record the part of the box that it refuses."""
         # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
         self.world.count("questions of the curve")
         q = x.problem
@@ -352,5 +352,5 @@ class WholeCurve(Goal):
 
 
 def racks_with_spares(plan: JointPlan) -> int:
-    """Count the racks that a plan's blocks fill, and its spares."""
+    """Count the racks that the blocks of a plan on the curve fill, and its spare racks."""
     return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

@@ -1,1 +1,1 @@
-"""The sites of a joint plan: the MILP that chooses them, the fibre between them, and their sections of a plan."""
+"""The plan of one shape (blocks by site) of a column: the MILP that chooses its sites, their fibre and their prices."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_question import EPS, JointPlan
+from planner.models.joint.joint_world import EPS, JointPlan
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.site_question import PlacedParts
@@ -26,7 +26,7 @@ QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a 
 
 @dataclass(frozen=True, slots=True)
 class SlowdownChoice:
-    """Slowdowns with a number of wavelengths."""
+    """Slowdowns with a number of wavelengths, a node in the search for a shape's cheapest plan."""
 
     level: SlowdownLevel
     waves: int
@@ -37,7 +37,7 @@ class SlowdownChoice:
 
 @dataclass(kw_only=True)
 class CheapestSearch(FastestSearch):
-    """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
+    """The search for a shape's cheapest plan; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: MinPrices
     # Points in time (True) or late: slowdowns of sends and of all-reduces, wavelengths negated, and the round trip.
@@ -47,7 +47,7 @@ class CheapestSearch(FastestSearch):
     steps_late: float = math.inf  # the fewest that are known not to
 
     def steps(self) -> Iterator[float | JointPlan]:
-        """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
+        """Yield rising lower bounds on the capital in USD of a shape's remaining plans, and the cheapest plans."""
         if not self._rtts or not len(self._wavelengths):
             return
         q, first, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
@@ -76,7 +76,7 @@ class CheapestSearch(FastestSearch):
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
 
     def _ask_sites(self, waves: int, rtt: float) -> bool:
-        """Ask for the price of the sites; over three first, returning True, for that of all shapes with these racks."""
+        """Ask the site price of a shape's cheapest plan; over three sites first that of all such shapes: True."""
         prices = self._extent_prices
         if prices is None or len(prices.parts) < 3:  # of two, the largest part says what both hold
             self._ask(waves, rtt)
@@ -86,7 +86,7 @@ class CheapestSearch(FastestSearch):
         return False
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
-        """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
+        """Return the fewest wavelengths, over `above`, with which slowdowns meet a cheapest plan's cutoff."""
         waves = self._wavelengths[self._wavelengths > above]
         if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
             return None
@@ -101,7 +101,7 @@ class CheapestSearch(FastestSearch):
         return int(waves[first])
 
     def _first_alike(self, level: SlowdownLevel, waves: Ints, rtt: float) -> int:
-        """Return the place of the first wavelengths in time with layers split as at the last ones; the last at most."""
+        """Return the index of a cheapest plan's fewest wavelengths within its cutoff, split as at the last."""
         split, q = self.timed.get((level.send, level.allreduce, int(waves[-1]))), self.shape_problem
         if split is None:
             return len(waves) - 1
@@ -110,7 +110,7 @@ class CheapestSearch(FastestSearch):
         return min(int(np.sum(q.on_clock(seconds) >= self.cutoff)), len(waves) - 1)
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
-        """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
+        """Return whether slowdowns and fibre meet the cutoff of a cheapest plan, by known times or by timing."""
         point = level.send, level.allreduce, -waves, rtt
         if any(all(map(le, point, x)) for x in self.timed_points[True]):
             return True
@@ -126,7 +126,7 @@ class CheapestSearch(FastestSearch):
         return found
 
     def _expand(self, c: SlowdownChoice) -> list[tuple[float, SlowdownChoice | JointPlan]]:
-        """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
+        """Return the successors of a slowdown choice, plans and further choices, with their capital bounds."""
         if not c.sharp:
             fewest = self.waves_by_best_split(c.level, c.waves)
             return [] if fewest is None else self._reached(replace(c, waves=fewest, sharp=True))
@@ -144,7 +144,7 @@ class CheapestSearch(FastestSearch):
         return [] if plan is None else [(plan.capital_usd, plan)]
 
     def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
-        """Return a choice with its lower bound, or the first behind it that sites may have."""
+        """Return a cheapest plan's slowdown choice with its bound, or the first after it that sites may have."""
         while c is not None:
             if self._bounded(c)[0] < math.inf:
                 # The choices behind it are opened with it, and allow longer round trips, at which sites may cost less.
@@ -165,11 +165,11 @@ class CheapestSearch(FastestSearch):
         return None if waves is None else replace(c, waves=waves, priced=False)
 
     def _bounded(self, c: SlowdownChoice) -> tuple[float, SlowdownChoice]:
-        """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
+        """Return a cheapest plan's slowdown choice after its capital bound at its longest round trip."""
         return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
 
     def _longest(self, c: SlowdownChoice) -> int:
-        """Return the index of the longest round trip at which a choice meets the cutoff."""
+        """Return the index of the longest round trip at which a cheapest plan's slowdowns meet the cutoff."""
         low, high = 0, len(self._rtts) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -177,7 +177,7 @@ class CheapestSearch(FastestSearch):
         return low
 
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
-        """Return whether slower fabrics meet the cutoff as well: they have every template that these have, and more."""
+        """Return whether slower fabrics meet a cheapest plan's cutoff too: they include these templates."""
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return False
@@ -200,17 +200,17 @@ class CheapestSearch(FastestSearch):
     def _gateways(
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> tuple[PlacedParts, dict[str, Template]] | None:
-        """Give each site the cheapest fabric with its WAN gateway; None where one has none."""
+        """Give each site of the cheapest plan a fabric with its WAN gateway; None where one site has none."""
         found = super()._gateways(c, placed, without_gateways, most)
         if placed.wan is not None or found is None:  # what they carry depends on the sites: others may do
             self.shape_problem.world.give_up(usd=placed.capital_usd)
         return found
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
-        """Record nothing: any amount pays, so that no sites hold the parts."""
+        """Record nothing: for the cheapest plan any amount pays, so a refusal means no sites hold the parts."""
 
     def _base(self, waves: int, rtt: float) -> float:
-        """Bound from below the capital without fabrics at `waves` wavelengths and round trips of at most `rtt` ms."""
+        """Bound a cheapest plan's capital without fabrics at `waves` wavelengths, round trips up to `rtt` ms."""
         q = self.shape_problem
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         alone = replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)

@@ -1,4 +1,4 @@
-"""The sites of a plan once they are found: their section, a second proof of their bound, those of cheapest energy.
+"""The chosen sites of a joint plan: their section, a second proof of their bound, and those of cheapest energy.
 
 The section is of the joint MILP, with its integers fixed and its flows shortest. CP-SAT, whose arithmetic is exact,
 answers the same question again; under dc that of the transport model, which leaves out reactances and contingencies:
@@ -14,7 +14,7 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.models import SitesRequest
-from planner.models.joint.joint_question import CENTS, JointPlan
+from planner.models.joint.joint_world import CENTS, JointPlan
 from planner.models.joint.shapes.site_milp import fabric_mw, set_values, stated, yearly_energy_musd
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.site_choice import Sites, read_placed
@@ -44,7 +44,7 @@ ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
 def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
-    """Return the sites section of a plan; `fabric_mw`: power in MW by site, `given`: the fixed choices in words."""
+    """Return the section of a plan's chosen sites; `fabric_mw`: MW by site, `given`: the fixed choices in words."""
     # The certificate is that of the question to the MILP, whose capital is that of the whole plan.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
     m = stated(q)
@@ -68,9 +68,9 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
 def sites_plan(
     m: Any, data: SplitData, fabric_mw: Mapping[str, float], *, lit: Mapping[Pair, int], certificate: Certificate
 ) -> SitesPlan:
-    """Return the sites section of a plan from a model that is set to its solution.
+    """Return the sites section of a plan from a site MILP that is set to its solution.
 
-    `fabric_mw` is the power of the fabric in MW by site, 0 where it is not; `lit` are the wavelengths of each link.
+    `fabric_mw` is the power of the fabric in MW by site, 0 where missing; `lit` are the wavelengths of each link.
     """
     modules, circuits, steps = (
         {name: n for name, var in sorted(counts.items()) if (n := round(var.value))}
@@ -100,7 +100,7 @@ def sites_plan(
 
 
 def _nonzero(mw: Mapping[str, float]) -> dict[str, float]:
-    """Return powers to the watt, without those that round to nothing."""
+    """Return a sites section's powers in MW to the watt, without those that round to zero."""
     return {name: rounded for name, x in sorted(mw.items()) if (rounded := round(x, 6))}
 
 
@@ -117,7 +117,7 @@ def _dispatch(block: Any, data: SplitData) -> dict[str, Any]:
 def _scenario(
     block: Any, data: SplitData, year: SplitData, racks: Mapping[str, int], fabric_mw: Mapping[str, float]
 ) -> ScenarioRun:
-    """Return what runs in a scenario, and the price of its energy and of the curtailed work."""
+    """Return the load in MW that runs at the chosen sites in a scenario, with energy and curtailment in USD a year."""
     running = [site for site, size in block.modules.items() if size.value > 1e-9]
     load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
     for site, count in racks.items():
@@ -162,7 +162,7 @@ def _link(data: SplitData, pair: Pair, waves: int) -> Link:
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
-    """Return the certificate of sites at run prices as one on the total cost `usd` of a whole run, in dollars."""
+    """Return the certificate of sites chosen at run prices as one on the total cost `usd` of a run, in dollars."""
     # `alike_usd`, which all plans cost alike, is added to its bound. The search asked for the sites at the prices of a
     # run that is no longer, so that its bound holds.
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
@@ -174,7 +174,7 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
 
 
 def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
-    """Set the model to the solution: excess at its price, then scenarios at theirs, then the shortest flows."""
+    """Set the site MILP to its solution: excess at its price, then scenarios at theirs, then the shortest flows."""
     _solve(m, seed)
     for block, _ in years(m, q.data):
         for rule in split_model.RULES.values():
@@ -246,7 +246,7 @@ def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
 
 
 def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
-    """Return a bound on the capital of a question by CP-SAT; infinite where no sites hold the parts, None unknown."""
+    """Return a CP-SAT bound in USD on a site question's capital; infinite where no sites hold it, None if unknown."""
     data = q.data
     if data.network is not None:  # without reactances and contingencies
         rules = data.grid.rules
@@ -261,7 +261,7 @@ def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | N
 
 
 def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
-    """Return a plan moved to the sites of least yearly energy, of those that hold its parts as near for its capital."""
+    """Return a plan moved to the sites of least yearly energy that hold its parts as near for its capital."""
     # The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
     # would need a design of its own.
     old = plan.placed

@@ -1,4 +1,4 @@
-"""The search of one shape: slowdowns and fibre in the order of their time, asked of the sites until one is paid.
+"""The search for a shape's fastest plan: slowdowns and fibre by their time, asked of the sites until one is paid.
 
 It asks the sites for fabrics without WAN gateways, which cost no more and slow nothing more. What a gateway adds, with
 its ports, is found for the sites that were chosen; where the money does not pay it the candidate is given up without a
@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_question import CENTS, EPS, JointPlan, Target
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
 from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
@@ -33,7 +33,7 @@ MUCH_DEARER = 1.1  # fabrics with a gateway than without, which are not tried
 
 @dataclass(frozen=True, slots=True)
 class SlowdownLevel:
-    """Slowdowns that the fabrics of all parts keep, and the least that such fabrics cost together."""
+    """Slowdowns that a plan's fabrics keep in all parts of its shape, and the least USD that such fabrics cost."""
 
     send: float
     allreduce: float
@@ -41,7 +41,7 @@ class SlowdownLevel:
 
 
 def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
-    """Return whether gateways are designed and some fibre may end at a site."""
+    """Return whether a plan's sites need fabrics with WAN gateways: designed, and some fibre may end at a site."""
     network = q.world.problem.instance.network
     return network is not None and network.wan_gateway and (q.several or placed.wan is not None)
 
@@ -49,7 +49,7 @@ def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> tuple[PlacedParts, dict[str, Template]] | None:
-    """Return the cheapest templates with gateways that keep the slowdowns, in the capital too; None where one lacks."""
+    """Return a fastest plan's cheapest fabrics with WAN gateways that keep the slowdowns, with capital, if any."""
     # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     templates, wan, found = q.world.templates, q.world.problem.wan, dict[str, Template]()
     if templates is None:
@@ -74,7 +74,7 @@ def with_gateways(
 
 @dataclass(frozen=True, slots=True)
 class NetworkCandidate:
-    """Slowdowns and fibre, with the seconds a sequence that they allow and the least capital that they may take."""
+    """Slowdowns and fibre of a shape's plan: the seconds a sequence that they allow and their least capital in USD."""
 
     seconds: float
     usd: float
@@ -85,9 +85,9 @@ class NetworkCandidate:
 
 @dataclass(kw_only=True)
 class FastestSearch:
-    """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid.
+    """The search for a shape's fastest plan: network candidates by time, each asked of the sites until one is paid.
 
-    Capital is bounded from below before the sites were asked, and given their answers.
+    Capital is bounded from below, first without and then with the answers of the sites.
     """
 
     shape_problem: ShapeProblem
@@ -105,19 +105,19 @@ class FastestSearch:
 
     @property
     def _rtts(self) -> list[float]:
-        """Round trips in ms that the money may pay; only the near ones until a candidate meets the cutoff."""
+        """Round trips in ms that the budget may pay for a fastest plan; near ones until one meets the cutoff."""
         if not self.in_time:
             return self.shape_problem.near_rtts_ms
         return self.shape_problem.paid_rtts_ms if self.likely else self.shape_problem.payable_rtts_ms
 
     @cached_property
     def options(self) -> dict[int, DesignTable]:
-        """Return the templates of each number of blocks that may beat the cutoff; a first plan has shallow ones."""
+        """Return a shape's fabric templates by blocks of a site that may beat the cutoff; shallow in a first plan."""
         return self.shape_problem.options(self.cutoff, shallow=self.likely)
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price: fabrics with smaller ones cost more."""
+        """List slowdowns for a shape's fastest plan that may be worth their price: smaller ones cost more."""
         # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less; not
         # of a class of shapes, for which no fabric is chosen.
         q, sites = self.shape_problem, self.shape_problem.world.sites
@@ -146,7 +146,7 @@ class FastestSearch:
         return [self.options[g] for g in self.shape_problem.shape.blocks]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Return the least price of the fabrics of all parts and of their power by slowdown of sends."""
+        """Return the least USD of a fastest plan's fabrics and their power, by slowdown of sends."""
         return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
 
     def _with_power(self, x: DesignTable) -> DesignTable:
@@ -158,12 +158,12 @@ class FastestSearch:
 
     @cached_property
     def _power_usd(self) -> float:
-        """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
+        """Price in USD of the least power that a fastest plan's fabrics draw, paid with the sites."""
         usd = self._usd_per_mw  # none without a network
         return usd * sum(float(x.mw.min()) for x in self._parts if len(x)) if usd else 0.0
 
     def next(self, target: Target) -> NetworkCandidate | None:
-        """Return the fastest candidate, of equal ones the cheapest, that may be paid and beats the target, if any."""
+        """Return a shape's fastest network candidate, the cheapest of equals, that may be paid and beats the target."""
         found = self._next(target)
         if found is not None and not self.in_time:
             self.in_time = True
@@ -205,7 +205,7 @@ class FastestSearch:
         return None if best is None else self._fewest_wavelengths(best)
 
     def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
-        """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
+        """Pair a plan's slowdowns within the cutoff with the fewest wavelengths that even stages need."""
         if not self.levels or not self._rtts or not len(self._wavelengths):
             return []
         q, waves, count = self.shape_problem, self._wavelengths, len(self._wavelengths)
@@ -226,7 +226,7 @@ class FastestSearch:
         return [(self.levels[i], int(n)) for i, n in zip(near.tolist(), waves[low], strict=True)]
 
     def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
-        """Return the fewest wavelengths, `waves` or more, that the cutoff allows with layers split at best, if any."""
+        """Return a plan's fewest wavelengths, `waves` or more, for the cutoff at the best split."""
         q, more = self.shape_problem, self._wavelengths[self._wavelengths >= waves]
         bounds = q.min_by_waves(level.send, level.allreduce, self.cutoff, more)
         late = int(np.sum(bounds >= self.cutoff * (1 + EPS)))
@@ -240,12 +240,12 @@ class FastestSearch:
         return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a candidate, infinite over the limit."""
+        """Return the seconds a sequence of a fastest plan's network candidate, infinite over the limit."""
         steps = self._step_seconds(level, waves, rtt, limit)
         return float(self.shape_problem.on_clock(steps)) if math.isfinite(steps) else math.inf
 
     def _step_seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds of steps a sequence of a candidate, infinite where they exceed the limit on a clock."""
+        """Return a plan's network candidate's seconds of steps a sequence, infinite over the limit."""
         # A round trip comes on top of everything.
         key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
         if key not in self.timed:
@@ -257,13 +257,13 @@ class FastestSearch:
         return self.timed[key].seconds + later
 
     def _later_seconds(self, rtt: float) -> float:
-        """Return the seconds a sequence that a round trip takes beyond the shortest one."""
+        """Return the seconds a sequence that a round trip between a plan's sites adds to the shortest's."""
         q = self.shape_problem
         trips = q.world.problem.wan.round_trips if q.several else 0.0
         return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
-        """List the slowdowns that the money may pay, with the most wavelengths paid too."""
+        """List a fastest plan's slowdowns that the budget may pay, with the most wavelengths paid in addition."""
         budget, usd = self.shape_problem.world.budget + CENTS, np.array([x.usd for x in self.levels])
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
@@ -277,7 +277,7 @@ class FastestSearch:
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the money pays no fabrics for the racks, however slow they may be."""
+        """Whether the budget pays no fabrics for any plan of a shape, however slow they may be."""
         # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
         # column.
         q = self.shape_problem
@@ -286,20 +286,20 @@ class FastestSearch:
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
-        """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
+        """Bound seconds a sequence of a fastest plan's candidates, slowdowns and wavelengths, by even stages."""
         q, waves = self.shape_problem, np.array([w for _, w in found])
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
         return np.asarray(q.on_clock(q.even_seconds(send, allreduce, q.fibre(waves, rtt))))
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
-        """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
+        """Ask the sites for a network candidate's plan; if they cannot pay, record their cost without fabrics."""
         plan = self._as_built(c, target.max_usd(c.seconds), c.seconds * (1 + EPS))
         if plan is not None:
             self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
         return plan
 
     def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:
-        """Return the cheapest plan of a candidate as built, `latest` seconds a sequence at most, if it is paid."""
+        """Return a candidate's cheapest plan as built, in `latest` seconds a sequence or less, if paid."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         q.world.count("questions")
         if sites is None:
@@ -336,7 +336,7 @@ class FastestSearch:
     def _gateways(
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> tuple[PlacedParts, dict[str, Template]] | None:
-        """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
+        """Give each site of a fastest plan its fabric with WAN gateway; None where unaffordable at these sites."""
         q = self.shape_problem
         found = with_gateways(q, c.wavelengths, c.level, placed, without_gateways)
         capital = math.inf if found is None else found[0].capital_usd
@@ -349,7 +349,7 @@ class FastestSearch:
             return None
 
         def unpaid(waves: int) -> bool:
-            """Return whether the money does not pay the gateways of fewer wavelengths, and record what they cost."""
+            """Return whether a plan's WAN gateways are unpaid at fewer wavelengths, and record their cost."""
             found = with_gateways(q, waves, c.level, placed, without_gateways)
             usd = math.inf if found is None else float(bounds[waves]) + sum(t.usd for t in found[1].values())
             if usd > most + CENTS:
@@ -371,7 +371,7 @@ class FastestSearch:
             floor = sites.joined_least(parts, circuit)
 
             def unpaid(waves: int) -> bool:
-                """Return whether not even the exchange alone is paid over fewer wavelengths, and record its price."""
+                """Return whether a plan's exchange alone is unpaid over fewer wavelengths; record its price."""
                 usd = sites.joined_least(parts, Circuit(waves, c.rtt_ms, self._most_bytes))
                 if usd + c.level.usd > most + CENTS:
                     self.lower_bounds[waves, c.rtt_ms] = usd
@@ -396,7 +396,7 @@ class FastestSearch:
         prices.ask(waves, rtt)
 
     def _asked_floor(self, waves: int, rtt: float) -> float:
-        """Ask for the price of the sites of several parts without fabrics, and bound it from below."""
+        """Ask the site price in USD of a fastest plan's parts without fabrics; return its lower bound."""
         sites = self.shape_problem.world.sites
         if sites is not None and sites.designed:
             parts = tuple(self._part(g) for g in self.shape_problem.shape.blocks)
@@ -407,7 +407,7 @@ class FastestSearch:
         return self.floor(waves, rtt)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
-        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first."""
+        """List fabric templates of a fastest plan's part that keep the slowdowns and may be worth their price."""
         # Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
@@ -429,7 +429,7 @@ class FastestSearch:
         return found
 
     def _part(self, blocks: int, level: SlowdownLevel | None = None) -> SitePart:
-        """Return a part with the fabrics that keep some slowdowns, or with a free one that draws the least of any."""
+        """Return a fastest plan's site part with fabrics that keep the slowdowns, or a free one of least power."""
         q, fabrics = self.shape_problem, [(0.0, 0.0)]
         if q.world.templates is not None:
             x = self.options[blocks]
@@ -441,7 +441,7 @@ class FastestSearch:
 
     @cached_property
     def _wavelengths(self) -> Ints:
-        """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
+        """Numbers of wavelengths that a fastest plan may have between two sites; 0 at one site."""
         if not self.shape_problem.several:
             return np.zeros(1, dtype=np.int64)
         problem = self.shape_problem.world.problem
@@ -455,7 +455,7 @@ class FastestSearch:
 
     @cached_property
     def _prices(self) -> Prices | None:
-        """Prices of the racks at sites without fabrics, shared by all shapes with the same racks by site."""
+        """Site prices of a plan's racks without fabrics, shared by all shapes with the same racks by site."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None:
             return None
@@ -469,7 +469,7 @@ class FastestSearch:
 
     @cached_property
     def _extent_prices(self) -> Prices | None:
-        """Prices of as many racks at as many sites with as large a part, without fabrics: of all shapes with these."""
+        """Site prices without fabrics of all shapes with a plan's racks, sites and largest part."""
         q, bounds = self.shape_problem, self.shape_problem.world.site_bounds
         if bounds is None or bounds.sites.designed or not q.several:
             return None
@@ -480,7 +480,7 @@ class FastestSearch:
 
     @property
     def _most_bytes(self) -> float:
-        """Bound the gradients of a stage from above: a stage of more layers takes longer than the cutoff."""
+        """Bound a fastest plan's gradient bytes of a stage: with more layers it is over the cutoff."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None or not sites.designed or not q.several:
             return 0.0
@@ -495,14 +495,14 @@ class FastestSearch:
         return exchanged_bytes(column, ((stage, most) for stage in ends_and_middle))
 
     def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
-        """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
+        """Bound a fastest plan's capital in USD with fabrics that keep some slowdowns, by wavelengths."""
         total = self._lower_bounds(rtt) + level.usd
         for n, t, usd in self.asked.get(level, ()):
             total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
         return total
 
     def floor(self, waves: int, rtt: float) -> float:
-        """Bound the capital without fabrics from below."""
+        """Bound a fastest plan's capital in USD without fabrics from below."""
         return float(self._lower_bounds(rtt)[waves])
 
     def _lower_bounds(self, rtt: float) -> Floats:
@@ -530,7 +530,7 @@ class FastestSearch:
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip."""
+        """Bound a plan's capital by number of wavelengths, given its bound `usd` at n and a round trip."""
         # The bounds hold at that round trip or shorter ones.
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
@@ -543,7 +543,7 @@ class FastestSearch:
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip."""
+        """Bound a plan's capital by number of wavelengths, given that sites cost `usd` at n and a round trip."""
         # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
         # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
         world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))

@@ -1,4 +1,4 @@
-"""Price designed fibre between sites: exactly for a set of sites, and by a lower bound for a pair.
+"""Price designed fibre between the sites of a shape: exactly for a set of sites, and by a lower bound for a pair.
 
 The exchange takes no longer than the step allows: the time of a ring at the rate of the wavelengths, after the round
 trips of the two sites farthest apart. Other traffic is carried in addition, as far as the fibre has room.
@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.models import GradientExchange, Options, WanRequest
-from planner.models import wan as wan_design
+from planner.models import GradientExchange, Options, WanRequest, wan_design
 from planner.models.joint.shapes.site_question import Circuit, Joined
 from planner.models.joint.strategy_space import Floats
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
 from planner.models.sites.split_model import rules_without
-from planner.models.wan import RouteOption
+from planner.models.wan_design import RouteOption
 from planner.physics.site.fibre import SiteFibre
 from planner.physics.site.wan import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
@@ -31,7 +30,7 @@ LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a
 
 @dataclass(kw_only=True)
 class FibreDesigns:
-    """Designs of the fibre of an instance, each made once."""
+    """Designs of the fibre between sites of joint plans of one instance, each made once."""
 
     instance: Instance
     data: SplitData
@@ -44,7 +43,7 @@ class FibreDesigns:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
-        """Return the design of least capital that joins some sites; None where no fibre does."""
+        """Return the fibre design of least capital that joins some sites of a shape; None where no fibre does."""
         # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
@@ -59,7 +58,7 @@ class FibreDesigns:
         return self.plans[request]
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
-        """Return the request to the design of the fibre of some sites: the exchange, and its window in seconds."""
+        """Return the request for a fibre design of some sites: the exchange, and its window in seconds."""
         holding = tuple(sorted(sites.holding))
         exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
         if circuit is not None and len(holding) > 1:
@@ -71,7 +70,7 @@ class FibreDesigns:
         return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
-        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
+        """Bound from below the price in USD of the designed fibre of any two sites, by number of wavelengths."""
         # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
         # where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two
         # sites may be open.
@@ -87,7 +86,7 @@ class FibreDesigns:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Pairs of sites that fibre may join."""
+        """Pairs of sites that designed fibre may join."""
         return [p for p in self.data.pairs if p not in self.data.disconnected]
 
     @cached_property
@@ -95,7 +94,7 @@ class FibreDesigns:
         return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
 
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
-        """Price the fibre of two sites that exchange alone by number of wavelengths: no route costs less."""
+        """Price in USD the designed fibre of two sites that exchange alone, by wavelengths: no route costs less."""
         # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
         # large that the delay of a route is negligible.
         key = pair, stage_bytes
@@ -125,7 +124,7 @@ class FibreDesigns:
         return total
 
     def _waves(self, late: float, stage_bytes: float) -> Floats:
-        """Compute the wavelengths needed on a route that is `late` seconds longer, by those that the step counts on."""
+        """Compute the wavelengths of a fibre route `late` seconds longer, by those that the step counts on."""
         sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
         if not stage_bytes or not late:
             return np.asarray(sent * self._counts)

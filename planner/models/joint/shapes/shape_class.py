@@ -1,4 +1,4 @@
-"""Floors of many shapes of a column at once: over a number of sites, whose largest part is within a range."""
+"""Floors of a class of shapes of a column at once: over a number of sites, whose largest part is within a range."""
 
 import math
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, least_at
-from planner.models.joint.joint_question import CENTS, EPS, Shape, Target, World, largest_parts
+from planner.models.joint.joint_world import CENTS, EPS, Shape, Target, World, largest_parts
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices
@@ -23,7 +23,7 @@ REFUSALS = 12  # of a class, each by some questions to the sites; the bound afte
 
 @dataclass(kw_only=True)
 class ShapeClass(ShapeProblem):
-    """The shapes of a column over a number of sites with as many blocks at the largest as `shape`, and up to `high`.
+    """The class of a column's shapes over as many sites, with as many blocks at the largest as `shape`, up to `high`.
 
     `shape` is the most even of them, with as many replicas at its smallest site as any has: it takes the least time.
     Its racks are those at work, as less even shapes may need fewer spares.
@@ -33,7 +33,7 @@ class ShapeClass(ShapeProblem):
 
     @classmethod
     def of(cls, world: World, column: Column, sites: int, largest: range | None = None) -> "ShapeClass":
-        """Return the class of all shapes over some sites, or of those whose largest part is in a range."""
+        """Return the class of all shapes of a column over some sites, or of those whose largest part is in a range."""
         largest = largest_parts(column, sites) if largest is None else largest
         left = column.block.blocks(column.d) - largest[0]
         rest = [left // (sites - 1) + (i < left % (sites - 1)) for i in range(sites - 1)] if sites > 1 else []
@@ -42,12 +42,12 @@ class ShapeClass(ShapeProblem):
 
     @cached_property
     def racks(self) -> int:
-        """Racks at work of all blocks."""
+        """Racks at work of all blocks of a class of shapes."""
         return sum(self.traffic.work_racks(g) for g in self.shape.blocks)
 
     @cached_property
     def floor_usd(self) -> float:
-        """The least capital of all racks at the sites, without fabrics and fibre."""
+        """Least capital in USD of the racks of a class of shapes, without fabrics and fibre."""
         sites = self.world.sites
         return super().floor_usd if sites is None else sites.floor_usd(self.racks, len(self.shape.blocks))
 
@@ -55,21 +55,21 @@ class ShapeClass(ShapeProblem):
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of blocks that a site may have."""
+        """The numbers of blocks that a site may have in a class of shapes."""
         total, sites = sum(self.shape.blocks), len(self.shape.blocks)
         return list(range(max(1, total - (sites - 1) * self.high), self.high + 1))
 
     @cached_property
     def min_stretch(self) -> float:
-        """The least stretch of steps by failures in any shape of the column."""
+        """Least stretch of steps by failures in any shape of the class."""
         return self.free_stretch
 
     def on_clock(self, seconds: Any) -> Any:
-        """Bound the clock seconds a sequence from below."""
+        """Bound from below the clock seconds a sequence of a class of shapes from its seconds of steps."""
         return seconds * self.free_stretch
 
     def seconds_over_fibre(self, free: float) -> float:
-        """Bound the seconds a sequence on a clock of any shape, given the least on a free network."""
+        """Bound the clock seconds a sequence of a class of shapes, given the least on a free network."""
         # Over the widest fibre that the money may pay with as many racks. It is infinite where the money pays no sites.
         c, bounds = self.column, self.world.site_bounds
         if bounds is None:
@@ -87,7 +87,7 @@ class ShapeClass(ShapeProblem):
         return float(self.min_over_fibre(np.maximum(free, stage), every, fibre)[0])
 
     def lower_bounds(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
-        """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is."""
+        """Bound the seconds a sequence and capital of a class of shapes; both infinite if the budget pays none."""
         # `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is
         # asked for too.
         if fabrics and (len(self.sizes) > MOST_TABLES or self.world.templates is None):
@@ -103,7 +103,7 @@ class ShapeClass(ShapeProblem):
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
 
     def least_sum(self, of: Mapping[int, Floats]) -> Floats:
-        """Return the least sum over the sites of any shape of what a site has by its blocks; infinite where none is."""
+        """Return the least sum over the sites of any shape in the class of values by a site's blocks, or infinity."""
         # By a dynamic programme over the sites, the one with the most blocks last.
         sizes, sites = self.sizes, len(self.shape.blocks)
         values = np.stack([of[g] for g in sizes])
@@ -121,7 +121,7 @@ class ShapeClass(ShapeProblem):
 
 @dataclass(kw_only=True)
 class _WithEndpoints(FastestSearch):
-    """The least time of a class with fabrics that slow nothing, at the price of links and leaf ports of the GPUs."""
+    """The fastest candidate of a class of shapes with links and leaf ports of the GPUs as fabrics that slow nothing."""
 
     shape_problem: ShapeClass
 
@@ -141,11 +141,11 @@ class _WithEndpoints(FastestSearch):
         return self._extent_prices
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
-        """Return the candidate: of a class its time alone counts."""
+        """Return the network candidate as it is: of a class of shapes its time alone counts."""
         return c
 
     def refuses(self, c: NetworkCandidate) -> bool:
-        """Return whether no sites are paid with a candidate; then learn from how many wavelengths on none are."""
+        """Return whether a class's candidate is unpaid at any sites; then learn the wavelengths from which none is."""
         q, waves = self.shape_problem, self._wavelengths[self._wavelengths <= c.wavelengths].tolist()
         bounds, sites, left = q.world.site_bounds, q.world.sites, q.world.budget - c.level.usd
         if bounds is None or sites is None or sites.designed:
@@ -160,7 +160,7 @@ class _WithEndpoints(FastestSearch):
         return True
 
     def least_usd(self) -> float:
-        """Bound the capital of the shapes that meet the cutoff; sharpen the least until it holds."""
+        """Bound the capital in USD of a class's shapes that meet the cutoff; sharpen the least until it holds."""
         q, prices = self.shape_problem, self._prices
         rtt, choices, sharp = q.rtts_ms[-1], dict(self.fewest_waves()), set[SlowdownLevel]()
         while choices:
@@ -180,7 +180,7 @@ class _WithEndpoints(FastestSearch):
 
 @dataclass(kw_only=True)
 class _WithFabrics(_WithEndpoints):
-    """The least time of a class with the fabrics that may be built, those of any of its shapes."""
+    """The fastest candidate of a class of shapes with the fabrics that may be built in any of its shapes."""
 
     levels = FastestSearch.levels  # the slowdowns that may be worth their price
 
@@ -194,7 +194,7 @@ class _WithFabrics(_WithEndpoints):
 
     @cached_property
     def _power_usd(self) -> float:
-        """The price of the least power that all fabrics of a shape draw; 0 where no shape has any."""
+        """Price in USD of the least power of the fabrics of any shape in the class; 0 where none has any."""
         mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
         least = float(self.shape_problem.least_sum(mw)[0])
         return self._usd_per_mw * least if math.isfinite(least) else 0.0

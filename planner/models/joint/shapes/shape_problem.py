@@ -1,4 +1,4 @@
-"""The fastest plan of one column in one shape: the questions to sites, fabrics and fibre, its timing, as built too."""
+"""The problem of one column in one shape: what it asks of sites, fabrics and fibre, and its time, as built too."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from planner.instance.references_and_pins import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_question import CLUSTER, EPS, JointPlan, Shape, World
+from planner.models.joint.joint_world import CLUSTER, EPS, JointPlan, Shape, World
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
@@ -29,7 +29,7 @@ SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the fi
 
 @dataclass(kw_only=True)
 class ShapeProblem:
-    """The fastest plan of one column in one shape, of the fastest slowdowns and fibre that the money may pay."""
+    """The problem of the fastest plan of a column in one shape: its time, network and sites within the budget."""
 
     world: World
     column: Column
@@ -39,7 +39,7 @@ class ShapeProblem:
 
     @cached_property
     def traffic(self) -> SiteTraffic:
-        """Traffic of the column, on which fabrics depend."""
+        """Traffic of a shape's column at a site, on which its fabrics depend."""
         c, block, calendar = self.column, self.column.block, self.world.problem.calendar
         own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
@@ -50,16 +50,16 @@ class ShapeProblem:
 
     @property
     def several(self) -> bool:
-        """Whether more than one site holds blocks."""
+        """Whether more than one site of a shape holds blocks."""
         return len(self.shape.blocks) > 1
 
     def conditions(self, send: Any, allreduce: Any, fibre: LayoutFibre | None) -> RowConditions:
-        """Return the conditions of the column at some slowdowns and fibre."""
+        """Return the step conditions of a column in its shape at some slowdowns and fibre."""
         racks = self.shape.blocks[0] * self.column.block.stage_racks
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: Any, rtt_ms: float) -> LayoutFibre | None:
-        """Return the fibre between the sites, less the share free for other traffic; None at one site."""
+        """Return the fibre between a shape's sites, less the share free for other traffic; None at one site."""
         if not self.several:
             return None
         wan = self.world.problem.wan
@@ -67,12 +67,12 @@ class ShapeProblem:
         return LayoutFibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
 
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
-        """Return the fastest split of layers under a cutoff, with its seconds a sequence; None where there is none."""
+        """Return a shape's fastest split of layers under a cutoff, its seconds a sequence; None where none is."""
         found = self._stages_over(c, cutoff * self.column.sequences).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
     def _stages_over(self, c: RowConditions, step: float) -> Stages:
-        """Return the stages under a cutoff in seconds a step; what fibre does not change is worked out once."""
+        """Return a shape's stages under a cutoff in seconds a step, keeping what fibre does not change."""
         key = c.send, c.allreduce
         if key not in self._stages or step > self._stages[key].cutoff:
             tick = self.world.deadline.check
@@ -80,19 +80,19 @@ class ShapeProblem:
         return self._stages[key].over(c, step)
 
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
-        """Compute the exchange between sites over some fibre in seconds a sequence, at the most layers of a stage."""
+        """Compute a shape's exchange between sites in seconds a sequence, at a stage's most layers."""
         c = self.column
         x = c.strategy.pipeline(c.zero, inside=self.column.block.rack_stages == 1)
         return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
 
     def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
-        """Bound the seconds a sequence on a clock over some fibre, given bounds without it by most layers a stage."""
+        """Bound a shape's clock seconds a sequence over some fibre, given bounds without by most layers."""
         # More layers have more gradients, but hide more of those of the embedding: the exchange may take less.
         exchange = np.atleast_2d(self.exchange_seconds(layers[:, None], fibre)) * self.min_stretch
         return np.asarray(np.min(alone[:, None] + exchange, axis=0, initial=np.inf))
 
     def min_by_waves(self, send: float, allreduce: float, cutoff: float, waves: Ints) -> Floats:
-        """Bound the seconds a sequence on a clock by wavelengths, given the best split of layers without fibre."""
+        """Bound a shape's clock seconds a sequence by wavelengths, given the best split without fibre."""
         c, conditions = self.column, self.conditions(send, allreduce, None)
         x = self._stages_over(conditions, cutoff / self.min_stretch * c.sequences).bounding
         best = x.least()
@@ -111,19 +111,19 @@ class ShapeProblem:
 
     @cached_property
     def standing(self) -> SpareEffect:
-        """The effect of the spare racks at the sites of the shape."""
+        """The effect on failures of the spare racks at the sites of a shape."""
         t = self.traffic
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
         return standing_of(sites, t.rack_availability, self.column.block.replicas)
 
     def _stretches(self, calendar: Calendar, seconds: Any) -> Iterator[tuple[Any, Way]]:
-        """Yield each way to go on after failures with the stretch of so many seconds of steps a sequence."""
+        """Yield ways to resume a shape's job after failures, each with its stretch of seconds a sequence."""
         c = self.column
         job = calendar.job(c.d, c.replica_gpus, seconds * c.sequences, shares_state=c.zero > 0, lanes=c.lanes)
         return stretches(job, self.standing)
 
     def on_clock(self, seconds: Any) -> Any:
-        """Compute the clock seconds a sequence from its seconds of steps, by the best way to resume after failures."""
+        """Compute a shape's clock seconds a sequence from those of steps, by the best way to resume."""
         calendar = self.world.problem.calendar
         if calendar is None:
             return seconds
@@ -133,7 +133,7 @@ class ShapeProblem:
             return seconds * np.minimum.reduce(ways, initial=np.inf)
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
-        """Return how failures are met with `seconds` seconds of steps a sequence and these blocks by site."""
+        """Return how a shape's plan meets failures at `seconds` seconds of steps a sequence, blocks by site."""
         calendar, t = self.world.problem.calendar, self.traffic
         if calendar is None:
             return None
@@ -151,7 +151,7 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """Bound the stretch of steps by failures; infinite where it has too few racks or no way to go on."""
+        """Bound a shape's stretch of steps by failures; infinite with too few racks or no way to resume."""
         calendar, c = self.world.problem.calendar, self.column
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
@@ -163,7 +163,7 @@ class ShapeProblem:
         return max(self.free_stretch, least)
 
     def bound(self, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None) -> float:
-        """Bound the seconds a sequence on a clock, slowed by transport alone; unequal chunks at their least."""
+        """Bound a shape's clock seconds a sequence, slowed by transport alone; unequal chunks at their least."""
         stretch, phi = self.min_stretch if stretch is None else stretch, self.world.problem.transport_slowdown
         step = cutoff / stretch * self.column.sequences if math.isfinite(cutoff) else math.inf
         conditions = self.conditions(phi, phi, fibre)
@@ -172,12 +172,12 @@ class ShapeProblem:
 
     @cached_property
     def racks(self) -> int:
-        """Racks of all blocks."""
+        """Racks of all blocks of a shape."""
         return sum(self.traffic.racks(g) for g in self.shape.blocks)
 
     @cached_property
     def floor_usd(self) -> float:
-        """The least capital of the racks at the sites, without fabrics and fibre."""
+        """Least capital in USD of a shape's racks at its sites, without fabrics and fibre."""
         sites = self.world.sites
         if sites is None:
             return self.world.owned_usd
@@ -185,7 +185,7 @@ class ShapeProblem:
 
     @property
     def min_fabrics_usd(self) -> float:
-        """Price of the least fabrics of all racks."""
+        """Price in USD of the least fabrics of all racks of a shape."""
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
     @property
@@ -193,12 +193,12 @@ class ShapeProblem:
         return self.world.budget - self.min_fabrics_usd
 
     def point(self, rtt_ms: float) -> SitesExtent:
-        """Return the point of the site bounds that this shape needs, at a longest round trip in ms."""
+        """Return the point of the site bounds that a shape needs, at a longest round trip in ms."""
         return SitesExtent(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
 
     @cached_property
     def rtts_ms(self) -> list[float]:
-        """List the longest round trips that two sites may have; a single one where none counts."""
+        """List the longest round trips in ms between two sites of a shape; one value where none counts."""
         if not self.several or self.world.sites is None:
             return [0.0]
         found = self.world.sites.rtts_ms
@@ -206,19 +206,19 @@ class ShapeProblem:
 
     @property
     def known_unhoused(self) -> bool:
-        """Whether an answer of the sites to another question says that the money pays none for all racks."""
+        """Whether an earlier answer of the sites says that the budget pays none for a shape's racks."""
         site_bounds, rtts = self.world.site_bounds, self.rtts_ms
         return site_bounds is not None and bool(rtts) and site_bounds.bound(self.point(rtts[-1])) > self._sites_usd
 
     @cached_property
     def may_be_housed(self) -> bool:
-        """Whether the money may pay any sites for all racks, with a part as large as the largest."""
+        """Whether the budget may pay any sites for a shape's racks, one part as large as its largest."""
         site_bounds, rtts = self.world.site_bounds, self.rtts_ms
         return site_bounds is None or (bool(rtts) and not site_bounds.exceeds(self.point(rtts[-1]), self._sites_usd))
 
     @property
     def near_rtts_ms(self) -> list[float]:
-        """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
+        """List a shape's round trips in ms, from the shortest at which the budget may pay sites as known."""
         if self.world.site_bounds is None or not self.several:
             return self.rtts_ms
         usd = self._sites_usd
@@ -226,13 +226,13 @@ class ShapeProblem:
 
     @property
     def site_bounds_by_rtt(self) -> Floats:
-        """Bound the capital of the sites without fabrics at each longest round trip, as far as is known."""
+        """Bound a shape's site capital in USD without fabrics by longest round trip, as far as known."""
         site_bounds = self.world.site_bounds
         return np.zeros(len(self.rtts_ms)) if site_bounds is None else site_bounds.by_rtt(self.point(0.0), self.rtts_ms)
 
     @property
     def best_fibre(self) -> LayoutFibre | None:
-        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known."""
+        """A shape's widest fibre and shortest round trip that the budget may pay, as far as is known."""
         # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
@@ -254,7 +254,7 @@ class ShapeProblem:
 
     @cached_property
     def min_fibre_usd(self) -> Floats:
-        """Bound the price of the fibre between all sites from below, by the number of wavelengths of each pair."""
+        """Bound from below the price in USD of fibre between all sites of a shape, by a pair's wavelengths."""
         sites, count, wan = self.world.sites, len(self.shape.blocks), self.world.problem.wan
         if sites is not None and not sites.designed:
             return sites.all_fibre_usd(count, sites.min_routes_km(count))
@@ -263,7 +263,7 @@ class ShapeProblem:
 
     @property
     def paid_rtts_ms(self) -> list[float]:
-        """List the round trips at which sites that the money pays are known; all that it may pay where none are."""
+        """List round trips in ms at which the budget is known to pay a shape's sites; else all it may pay."""
         site_bounds, at = self.world.site_bounds, self.point(0.0)
         usd, known = self._sites_usd, {} if site_bounds is None else site_bounds.paid
         trips = (p.rtt_ms for p, price in known.items() if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
@@ -272,7 +272,7 @@ class ShapeProblem:
 
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
-        """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""
+        """List a shape's round trips in ms from the shortest that the budget may pay, asking the sites."""
         site_bounds, usd, near = self.world.site_bounds, self._sites_usd, self.near_rtts_ms
         if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
             return near
@@ -280,14 +280,14 @@ class ShapeProblem:
         return [] if at is None else near[at:]
 
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
-        """Bound the seconds of steps a sequence at several slowdowns at once, and fibre of each, by even stages."""
+        """Bound a shape's seconds of steps a sequence at several slowdowns and fibres by even stages."""
         c, block = self.column, self.column.block
         sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.rack_stages == 1
         rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
         return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
-        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least."""
+        """Bound a shape's slowdowns of sends and of all-reduces within a cutoff, the other at its least."""
         # Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least = np.full(len(tried), tried[0])
@@ -298,7 +298,7 @@ class ShapeProblem:
         return send, allreduce
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
-        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site."""
+        """Return a shape's fabric templates by blocks of a site, less those too slow for the cutoff at any site."""
         # `shallow`: four tiers are left out too where fewer do.
         templates = self.world.templates
         if templates is None:
@@ -321,17 +321,17 @@ class ShapeProblem:
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of blocks of the sites."""
+        """The distinct numbers of blocks of a shape's sites."""
         return sorted(set(self.shape.blocks))
 
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the first of some ascending places that fits, all behind it fitting too; None where the last does not."""
+    """Return a shape problem's first index that fits, all after it fitting too, by bisection; None if none does."""
     return None if count == 0 or not fits(count - 1) else first_behind(-1, count - 1, fits)
 
 
 def first_behind(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the first number above `low`, which does not fit, that fits, all behind it up to `high` fitting too."""
+    """Return the first number that fits in a shape problem, by bisection from `low`, too low, to `high`, which fits."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -339,14 +339,14 @@ def first_behind(low: int, high: int, fits: Callable[[int], bool]) -> int:
 
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:
-    """Return the part and the fabric of each site."""
+    """Return the part and the fabric of each site that a shape's plan is placed at."""
     return {CLUSTER: (0, 0)} if placed is None else placed.parts
 
 
 def built(
     q: ShapeProblem, wavelengths: int, placed: PlacedParts | None, templates: dict[str, Template], cutoff: float
 ) -> JointPlan:
-    """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff on a clock."""
+    """Time a shape's plan as built: with its own templates and pair of sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in sorted(where(placed).items())}
     # Every block holds whole replicas but the last of one site of most blocks.
@@ -379,6 +379,6 @@ def built(
 
 
 def exchanged_bytes(column: Column, layers: Iterable[tuple[int, int]]) -> float:
-    """Return the most bytes of gradients of some stages, each with its layers, which sites exchange stage by stage."""
+    """Return the most gradient bytes that a shape's sites exchange for a stage, given stages with their layers."""
     m, shape = column.strategy.machine, column.strategy.shape
     return max(float(stage_gradient_bytes(m, shape, n, stage=stage, pipeline=column.p)) for stage, n in layers)

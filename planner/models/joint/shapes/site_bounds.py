@@ -38,9 +38,9 @@ MUCH_USD = 1e29  # above any budget: no limit is meant
 
 @dataclass(kw_only=True)
 class SiteBounds:
-    """Lower bounds on the capital of sites that hold a point's racks, where they were asked, and capital of some sites.
+    """Site bounds: the capital in USD that does not pay any sites for a point's racks, and that of some sites that do.
 
-    The sites are asked whether an amount pays a point, not for the least that does: a MILP with a limit on capital and
+    The site MILP decides whether an amount pays a point, not the least that does: a MILP with a limit on capital and
     no goal is answered in a tenth of the time, and the search only compares amounts.
     """
 
@@ -53,11 +53,11 @@ class SiteBounds:
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
 
     def bound(self, at: SitesExtent) -> float:
-        """Bound the capital from below by the points known."""
+        """Bound from below the capital in USD of sites for a point by the points known."""
         return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
 
     def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
-        """Bound the capital at each of all longest round trips that there are, ascending."""
+        """Bound from below the capital in USD of sites at each of all longest round trips, ascending."""
         key = at.sites, at.racks, at.largest
         count, table = self.tables.get(key, (-1, np.empty(0)))
         if count != len(self.known) or len(table) != len(rtts_ms):
@@ -69,7 +69,7 @@ class SiteBounds:
         return table
 
     def exceeds(self, at: SitesExtent, usd: float) -> bool:
-        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open."""
+        """Return whether a point needs more site capital than an amount; ask only where known points leave it open."""
         # A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
         # either, and a point that no money pays is asked once.
         if self.bound(at) > usd:
@@ -103,7 +103,7 @@ class SiteBounds:
         return self.sites.answer(self.sites.question(at.parts, circuit, {}), partial(stated, racks=at.racks))
 
     def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: Values) -> None:
-        """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
+        """Record the capital of sites that the MILP returned, at the tightest point of site bounds that they hold."""
         holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
         racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
         trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
@@ -121,7 +121,7 @@ class SiteBounds:
 
 
 def rounded_up(usd: float) -> float:
-    """Return an amount rounded up to its first bits: by 1 in 32 at most."""
+    """Return an amount in USD for the site bounds to test, rounded up to its first bits: by 1 in 32 at most."""
     if not 0 < usd < MUCH_USD:
         return usd
     step = 2.0 ** (math.floor(math.log2(usd)) - COARSE_BITS)
@@ -129,7 +129,7 @@ def rounded_up(usd: float) -> float:
 
 
 def stated(q: SiteQuestion, racks: int, *, most_usd: float | None = None, module_musd: float = 0.0) -> Any:
-    """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack.
+    """State the site bounds' MILP for `racks` racks: one part as large as the largest, the others of at least a rack.
 
     It asks whether `most_usd` pays them, or else for the least, `module_musd` taken off for each module.
     """
@@ -151,7 +151,7 @@ def stated(q: SiteQuestion, racks: int, *, most_usd: float | None = None, module
 
 
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics."""
+    """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
     # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
     rtts = s.rtts_ms
     if sites > 1 and not rtts:

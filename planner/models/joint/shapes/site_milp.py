@@ -1,4 +1,4 @@
-"""The MILP behind one question to the sites: which of them hold some parts, at the least capital.
+"""The site MILP, behind one question to the sites: which of them hold some parts, at the least capital.
 
 The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules.
 """
@@ -18,7 +18,7 @@ LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in t
 
 
 def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
-    """State the MILP of a question."""
+    """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$."""
     # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
     # decisions is whole itself.
     # Where no rack is pinned, the sites that are open are those that hold the parts.
@@ -44,7 +44,7 @@ def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
 
 
 def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
-    """Create the binaries of the part and the fabric at each site, and the fabrics' load in MW where it counts."""
+    """Create the site MILP's binaries of the part and fabric at each site, and fabric load in MW where it counts."""
     candidates = list(q.data.candidates)
     m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
@@ -64,19 +64,19 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
 
 
 def set_values(m: Any, values: Values) -> None:
-    """Set the variables of a model to a solution, those in whole units to whole numbers."""
+    """Set the variables of a site MILP to a solution, those in whole units to whole numbers."""
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
 def holding(m: Any, site: str) -> Any:
-    """Return whether a site holds a part."""
+    """Return the site MILP's expression of whether a site holds a part: 0 or 1."""
     return sum(m.part[y, k] for y, k in m.part if y == site)
 
 
 def place_parts(m: Any, q: SiteQuestion) -> None:
-    """Place every part at a site, and no two at one."""
+    """State in the site MILP that every part is at a site, and no two at one."""
     kinds = range(len(q.kinds))
     m.place_parts = pyo.Constraint(
         kinds, rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
@@ -87,7 +87,7 @@ def place_parts(m: Any, q: SiteQuestion) -> None:
 
 
 def pin_blocks(m: Any, q: SiteQuestion) -> None:
-    """Fix the blocks of each site with a pinned number of blocks to that number."""
+    """Fix the blocks of each site in the site MILP that has a pinned number of blocks."""
     wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
     blocks = [p.blocks for p, _ in q.kinds]
     m.pin_blocks = pyo.Constraint(
@@ -108,7 +108,7 @@ def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
 
 
 def choose_fabrics(m: Any, q: SiteQuestion) -> None:
-    """Build one fabric for each part."""
+    """State in the site MILP that one fabric is built for each part, at the part's site."""
     where = [(x, k) for x in q.data.candidates for k in range(len(q.kinds))]
     m.choose_fabrics = pyo.Constraint(
         where, rule=lambda m, x, k: sum(m.fabric[x, k, f] for f in range(len(q.kinds[k][0].fabrics))) == m.part[x, k]
@@ -116,7 +116,7 @@ def choose_fabrics(m: Any, q: SiteQuestion) -> None:
 
 
 def join_sites(m: Any, q: SiteQuestion) -> None:
-    """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known."""
+    """Light fibre between every two sites that hold parts in the site MILP: from each to all others, a known number."""
     # Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. A site that
     # holds nothing has no lit pair, so that of a holder's pairs those to all other holders are lit. Over three sites
     # and more the rows of each pair say more of a relaxation; over two those of the sites imply them.
@@ -137,7 +137,7 @@ def join_sites(m: Any, q: SiteQuestion) -> None:
 
 
 def design_fibre(m: Any, q: SiteQuestion) -> None:
-    """Price the fibre of each set of sites that a design is known for: exactly it pays `designs`, or cannot be."""
+    """Price the fibre of each designed set of sites in the site MILP: exactly it pays `designs`, or cannot be."""
     sets = sorted(q.designs, key=lambda x: (sorted(x.open), sorted(x.holding)))
     m.designed = pyo.Var([i for i, x in enumerate(sets) if q.designs[x] is not None], bounds=(0, 1))
 
@@ -153,7 +153,7 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
 
 
 def total_musd(m: Any, q: SiteQuestion) -> Any:
-    """Sum capital of sites, racks, lines, fabrics and fibre, counted energy and a year's soft penalties, in M$."""
+    """Sum a site MILP's capital of sites, racks, lines, fabrics, fibre, counted energy and soft penalties, in M$."""
     years = q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
@@ -166,11 +166,11 @@ def total_musd(m: Any, q: SiteQuestion) -> Any:
 
 
 def fabric_mw(q: SiteQuestion, kind: int, fabric: int) -> float:
-    """Return the load that the fabric of a part adds at the grid, where it counts."""
+    """Return the load in MW that the fabric of a part adds at the grid in the site MILP; 0 where it does not count."""
     return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
 
 
 def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
-    """Return the price of a year's energy of racks and fabrics, in M$."""
+    """Return the price of a year's energy of racks and fabrics in a site MILP, in M$."""
     each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
     return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)

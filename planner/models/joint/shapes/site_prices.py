@@ -1,8 +1,8 @@
-"""Prices of racks at sites without fabrics, by fibre and round trip, with few questions to the MILP.
+"""Site prices: those of racks at sites without fabrics, by fibre and round trip, with few questions to the MILP.
 
 At a limit on round trips every choice of sites costs a fixed part, wavelengths, and fibre pairs times the length of its
 routes. The least of such lines is concave in the pairs of fibres: between two known prices it lies on or above the
-straight line, and no higher than what known sites cost with other fibre. Where both meet nothing is asked. Where the
+straight line, and no higher than what known sites cost with other fibre. Where both meet, no MILP is run. Where the
 fibre is designed only this holds: more wavelengths and shorter round trips cost no less than the bound that the sites
 return for fewer and longer ones.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.models.joint.joint_question import CENTS
+from planner.models.joint.joint_world import CENTS
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.strategy_space import Floats
 from planner.physics.site.wan import fibre_pairs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownPrice:
-    """The least capital at some wavelengths and longest round trip, and the sites where it is exact."""
+    """A known site price: least capital in USD at some wavelengths and longest round trip, and its sites if exact."""
 
     waves: int
     max_rtt_ms: float
@@ -35,7 +35,7 @@ class KnownPrice:
 
 @dataclass(kw_only=True)
 class Prices:
-    """The prices of some parts at sites of their own."""
+    """The site prices in USD of some parts, each at a site of its own, by wavelengths and round trip."""
 
     sites: "Sites"
     parts: tuple[SitePart, ...]
@@ -45,20 +45,20 @@ class Prices:
 
     @property
     def several(self) -> bool:
-        """Whether more than one site is open."""
+        """Whether more than one site is open in these site prices."""
         return len(self.parts) > 1
 
     @property
     def exact(self) -> bool:
-        """Whether prices at other wavelengths follow from known ones."""
+        """Whether site prices at other wavelengths follow from known ones: not where fibre is designed."""
         return not (self.several and self.sites.designed)
 
     def lower(self, waves: int, rtt: float) -> float:
-        """Bound the price from below."""
+        """Bound a site price in USD from below at one number of wavelengths."""
         return float(self.lowers(rtt)[waves])
 
     def lowers(self, rtt: float) -> Floats:
-        """Bound the price from below by the number of wavelengths."""
+        """Bound site prices in USD from below by the number of wavelengths."""
         if rtt not in self.tables or self.tables[rtt][0] != len(self.answers):
             self.tables[rtt] = len(self.answers), self._lowers(rtt)
         return self.tables[rtt][1]
@@ -91,7 +91,7 @@ class Prices:
         return found
 
     def upper(self, waves: int, rtt: float) -> float:
-        """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
+        """Price in USD the cheapest known sites within a round trip, with `waves` wavelengths between them."""
         found, usd = math.inf, self.sites.fibre_usd
         for a in self.answers:
             if a.placed is not None and a.placed.rtt_ms <= rtt:
@@ -101,7 +101,7 @@ class Prices:
         return found
 
     def is_known(self, waves: int, rtt: float) -> bool:
-        """Return whether nothing more is to be learned of a price."""
+        """Return whether a site price is known: nothing more is to be learned of it."""
         if not self.exact:
             return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
         if self.several and math.isinf(self.lower(0, rtt)):
@@ -109,7 +109,7 @@ class Prices:
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float) -> None:
-        """Ask the MILP for a price that is not known; first for sites that are nearer than the cheapest known ones."""
+        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones."""
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)

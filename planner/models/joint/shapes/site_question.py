@@ -1,4 +1,4 @@
-"""Types of the questions to sites and of their answers: parts, circuits, points of the bounds, and chosen sites.
+"""Types of a site question and of its answer: parts, circuits, points of the site bounds, and the sites chosen.
 
 No solver is needed to state them, so that a cluster, which has one site, loads none for it.
 
@@ -26,7 +26,7 @@ COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to
 
 @dataclass(frozen=True, slots=True)
 class SitePart:
-    """Blocks at one site: their number, racks in use, and possible fabrics as prices in USD and power in MW."""
+    """A part in a site question: blocks at one site, racks in use, possible fabrics by price in USD and power in MW."""
 
     blocks: int
     racks: int
@@ -35,7 +35,7 @@ class SitePart:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """The circuit between every two sites with blocks: wavelengths, and the longest round trip allowed.
+    """A site question's circuit between every two sites with blocks: wavelengths, and the longest round trip allowed.
 
     The exchange runs at the rate of the wavelengths over `wan.headroom_factor`. Where the fibre is designed, it is the
     rate at which a ring would move `stage_bytes` in the time that the step counts on, and every form must keep it.
@@ -48,7 +48,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Sites that are open and those of them that hold parts."""
+    """The open sites in the answer to a site question, and those of them that hold parts."""
 
     open: frozenset[str]
     holding: frozenset[str]
@@ -56,7 +56,7 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteQuestion:
-    """The question to the MILP over sites: parts to place, and the prices of the fibre between the sites."""
+    """The question to the site MILP: parts to place, and the prices of the fibre between the sites."""
 
     data: "SplitData"
     kinds: tuple[tuple[SitePart, int], ...]
@@ -67,13 +67,13 @@ class SiteQuestion:
     counts_power: bool  # a fabric's power is load in addition to that of the racks
 
     def modules(self, part: SitePart) -> int:
-        """Return the modules that hold a part."""
+        """Return the modules that hold a part of a site question."""
         return -(-part.racks // self.data.module_racks)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedParts:
-    """The cheapest sites for some parts."""
+    """The answer to a site question: the cheapest sites for its parts, with their fabrics, lines and fibre."""
 
     asked: tuple[SitePart, ...]  # the question
     circuit: Circuit | None  # the same
@@ -91,13 +91,13 @@ class PlacedParts:
 
     @property
     def joined(self) -> Joined:
-        """The sites that are open, and those that hold parts."""
+        """The open sites in the answer to a site question, and those that hold parts."""
         return Joined(frozenset(self.racks), frozenset(self.parts))
 
 
 @dataclass(frozen=True, slots=True)
 class SitesExtent:
-    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
+    """A point of site bounds: sites with blocks, racks in all and of the largest site, and the longest round trip."""
 
     sites: int
     racks: int
@@ -107,16 +107,16 @@ class SitesExtent:
 
     @property
     def coarse(self) -> "SitesExtent":
-        """A point that covers this one and many others: a few hundredths fewer racks."""
+        """A point of site bounds that covers this one and many others: a few hundredths fewer racks."""
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
     @property
     def parts(self) -> tuple[SitePart, ...]:
-        """Parts without fabric: one has as many racks as the largest, each of the others one at least."""
+        """Parts of a site question without fabric: one with as many racks as the largest, others of at least one."""
         return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether a lower bound at this point holds at the other."""
+        """Return whether a site bound at this point holds at the other."""
         # There are no fewer racks and wavelengths, and no longer round trip there.
         return (
             self.sites == other.sites
@@ -135,7 +135,7 @@ def _down(racks: int) -> int:
 def without_dear_pairs(
     q: SiteQuestion, state: Callable[[SiteQuestion], Any], solve: Callable[[Any], Outcome[Any]]
 ) -> SiteQuestion | None:
-    """Return the question without the pairs that cost too much; None where no sites hold the parts, fibre or none."""
+    """Return a site question without pairs of sites that cost too much; None where no sites hold its parts."""
     if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
         return q
     without_fibre = solve(state(replace(q, circuit=None)))
@@ -151,7 +151,7 @@ def without_dear_pairs(
 
 
 def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
-    """List questions that decide together if `most_usd` pays the fibre; the last has every pair that it may pay."""
+    """List site questions that together decide if `most_usd` pays the fibre; the last has all pairs it may pay."""
     # Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and
     # some with ever more of the cheapest pairs, which may already suffice.
     if q.circuit is None:
@@ -162,7 +162,7 @@ def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
 
 
 def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[float]:
-    """List limits on the price of a pair that ever more pairs in reach keep; none where there are not `many`."""
+    """List rising limits on a site pair's price in USD, each keeping more pairs in reach; none if not `many`."""
     usd = (q.pair_usd.get(p, 0.0) for p in q.data.pairs if q.data.rtt_ms(p) <= circuit.max_rtt_ms)
     prices, found, count = sorted(x for x in usd if math.isfinite(x)), list[float](), len(q.data.candidates)
     while count < len(prices) >= many:
@@ -172,6 +172,6 @@ def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[fl
 
 
 def _up_to(q: SiteQuestion, most: float) -> SiteQuestion:
-    """Return the question restricted to pairs of sites whose fibre costs at most `most` USD."""
+    """Return the site question restricted to pairs of sites whose fibre costs at most `most` USD."""
     usd = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

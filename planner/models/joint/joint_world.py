@@ -1,4 +1,4 @@
-"""The question of one column to sites, fabrics and fibre, and the answer: its fastest plan, shape by shape.
+"""The joint question of one column to sites, fabrics and fibre, and its answer: its fastest plan, shape by shape.
 
 A shape is the number of blocks at each site. All-reduces, shards and crossings follow from it, so that time depends on
 the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
@@ -40,7 +40,7 @@ NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Blocks by site, the most first (its last may lack replicas), and the fewest replicas of a site."""
+    """The shape of a joint plan: blocks by site, most first (its last may lack replicas), a site's fewest replicas."""
 
     blocks: tuple[int, ...]
     min_replicas: int
@@ -48,7 +48,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointPlan:
-    """A plan of a column: its time, capital, split and conditions, and the fabrics, blocks and replicas by site."""
+    """A joint plan of a column: its time, capital, split, conditions, and the fabrics, blocks and replicas by site."""
 
     seconds: float  # a sequence, on a clock
     capital_usd: float
@@ -66,7 +66,7 @@ class JointPlan:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The best plan so far: its seconds a sequence and capital; and the most that any plan may cost."""
+    """The best joint plan so far, for others to beat: its seconds a sequence and capital; and the most any may cost."""
 
     seconds: float = math.inf
     usd: float = math.inf
@@ -74,25 +74,25 @@ class Target:
 
     @property
     def cutoff(self) -> float:
-        """Seconds a sequence above which no plan matters: plans as fast may be cheaper."""
+        """Seconds a sequence above which no joint plan matters: plans as fast may be cheaper."""
         return self.seconds * (1 + EPS)
 
     def ties(self, seconds: float) -> bool:
-        """Return whether a plan of such a time is not faster."""
+        """Return whether a joint plan of such seconds a sequence is no faster than the best so far."""
         return seconds >= self.seconds * (1 - EPS)
 
     def max_usd(self, seconds: float) -> float:
-        """Return the most that a plan of such a time may cost: the budget, or less than the best plan if as fast."""
+        """Return the most USD that a joint plan may cost: the budget, or less than the best plan's if as fast."""
         return min(self.budget, self.usd - CENTS) if self.ties(seconds) else self.budget
 
     def improved_by(self, seconds: float, usd: float) -> bool:
-        """Return whether a plan is better: faster, or as fast and cheaper."""
+        """Return whether a joint plan is better than the best so far: faster, or as fast and cheaper."""
         return seconds <= self.cutoff and usd <= self.max_usd(seconds) + CENTS / 2
 
 
 @dataclass(slots=True)
 class Unproven:
-    """Lower bounds on seconds a sequence and on capital of the plans that a search left without a proof."""
+    """Lower bounds on seconds a sequence and on capital of the joint plans that a search left without a proof."""
 
     seconds: float = math.inf
     usd: float = math.inf
@@ -103,7 +103,7 @@ CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 @dataclass(kw_only=True)
 class World:
-    """The context that all columns share: problem, sites and templates, and counts for the certificate."""
+    """The context of a joint question that all columns share: problem, sites, fabrics, and the certificate's counts."""
 
     problem: JointProblem
     sites: "Sites | None"
@@ -117,7 +117,7 @@ class World:
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
 
     def end_at(self, deadline: Deadline) -> None:
-        """Hand a search's deadline down to all that it asks."""
+        """Set a search's deadline for all that its joint questions ask: sites, fibre and fabrics."""
         self.deadline = deadline
         if self.sites is not None:
             self.sites.deadline = self.sites.fibre.deadline = deadline
@@ -125,13 +125,13 @@ class World:
             self.templates.deadline = deadline
 
     def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
-        """Leave a choice without a proof: bounds on days, or on capital, are no more than its own."""
+        """Leave joint plans without a proof: the bound on seconds a sequence, or on capital, is at most theirs."""
         self.unproven.seconds = min(self.unproven.seconds, seconds)
         self.unproven.usd = min(self.unproven.usd, usd)
 
     @property
     def site_bounds(self) -> "SiteBounds | None":
-        """Lower bounds on the capital of sites, where there are several to choose from."""
+        """Site bounds on capital that all joint questions share, where there are several sites to choose from."""
         known = self.cache.site_bounds
         if self.sites is not None and (known is None or known.sites is not self.sites):
             from planner.models.joint.shapes.site_bounds import SiteBounds
@@ -141,38 +141,38 @@ class World:
 
     @property
     def budget(self) -> float:
-        """Most that the plan may cost."""
+        """Most USD that a joint plan may cost."""
         return self.problem.instance.limits.budget_usd or NO_BUDGET
 
     def with_budget(self, usd: float) -> "World":
-        """Return the world with another budget."""
+        """Return the world of a joint question with another budget in USD."""
         instance = self.problem.instance
         return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
 
     @property
     def size(self) -> float:
-        """Money that a campus may cost; racks of a cluster."""
+        """Size of a joint question: USD that a campus may cost, or the racks of a cluster."""
         return self.budget if self.sites is not None else float(self.problem.instance.hardware.racks or 0)
 
     @property
     def max_open(self) -> int:
-        """Most sites that may hold blocks."""
+        """Most sites that may hold blocks of a joint plan."""
         return 1 if self.sites is None else self.sites.max_open
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count something for the certificate."""
+        """Count something for the certificate of a joint plan."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     def strategies(self) -> list[Strategy]:
-        """List the ways to cut a layer of the declared space."""
+        """List all strategies (ways to cut a layer) of the joint question's declared space."""
         return self.cache.strategies(self.problem, self.deadline)
 
     def sample(self, count: int) -> list[Strategy]:
-        """List those of about `count` degrees evenly drawn; none where there are fewer than twice as many."""
+        """List the joint question's strategies of about `count` evenly drawn degrees; none if under twice as many."""
         return self.cache.sample(self.problem, self.deadline, count)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
+        """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""
         if rails not in self.most_racks:
             instance, joined = self.problem.instance, self.problem.joined_racks(rails)
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
@@ -192,13 +192,13 @@ class World:
 
     @cached_property
     def owned_usd(self) -> float:
-        """Price of the racks of a cluster without a grid: all are billed."""
+        """Price in USD of a cluster's racks in a joint question without a grid: all are billed."""
         hardware = self.problem.instance.hardware
         return (hardware.racks or 0) * cost.rack_of(hardware).price_usd
 
 
 def open_sites(world: World, column: Column) -> range:
-    """Return the numbers of sites over which the blocks of a column may be shared out."""
+    """Return the numbers of sites over which a joint question may divide the blocks of a column."""
     first = 1 if world.sites is None else world.sites.min_open
     last = min(world.max_open, column.block.blocks(column.d))
     fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
@@ -206,7 +206,7 @@ def open_sites(world: World, column: Column) -> range:
 
 
 def spared(world: World, column: Column) -> list[Column]:
-    """Return a column with each choice of spares, and of lanes where links fail; itself where failures do not count."""
+    """Return joint questions' columns: one with each choice of spares, and of lanes if links fail; or itself alone."""
     calendar = world.problem.calendar
     if calendar is None:
         return [column]
@@ -216,14 +216,14 @@ def spared(world: World, column: Column) -> list[Column]:
 
 
 def largest_parts(column: Column, sites: int) -> range:
-    """Return the numbers of blocks that the largest of some sites may have of a column's: a fabric joins them."""
+    """Return how many of a column's blocks the largest of some sites may have in a joint plan: a fabric joins them."""
     block, total = column.block, column.block.blocks(column.d)
     joined = column.strategy.problem.joined_racks(block.rails) / block.racks
     return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
 
 
 def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:
-    """Yield every way to share a column's blocks out over `sites` sites, up to an exchange of sites.
+    """Yield every shape of a column's joint plans: blocks divided over `sites` sites, up to an exchange of sites.
 
     Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
     whose largest part is within it.
@@ -241,7 +241,7 @@ def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator
 
 
 def _partitions(total: int, parts: int, largest: range) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a total as positive parts, none larger than the one before, the first within a range."""
+    """Yield joint plans' blocks by site: positive parts of a total, none above the one before, the first in a range."""
     for most in largest:
         left = total - most
         if parts == 1 and not left:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.strategy_space import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
