@@ -31,6 +31,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -49,6 +50,8 @@ from planner.physics.network.links import (
     group_metres,
     group_wan_links,
 )
+
+MOST_COMPARED = 1 << 20  # ends of cables over all turns of the halves of groups: of more cables, fewer turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +110,7 @@ class Dragonfly(Design):
     @property
     def core_share(self) -> float:
         """Return the share of endpoints' rate that crosses the narrowest cut tried between halves of a dragonfly."""
-        half = self.endpoint_links / self.networks / 2
-        return min(half, *RouterGroups(self).cuts(half)) / half
+        return _narrowest_share(self)
 
     @property
     def exits(self) -> dict[str, float]:
@@ -316,7 +318,10 @@ class RouterGroups:
         for order in (np.lexsort((seat, group, size)), np.lexsort((seat, group, -size))):
             split = np.isin(np.arange(leaves), order[np.cumsum(ends[order]) - ends[order] / 2 <= half])
             sides += [split, (np.bincount(group, split) * 2 > self.routers)[group]]
-        for turn, swapped in product(range(max(self.routers)), (group < 0, group % 2 > 0, group < d.pods // 2)):
+        turns = range(
+            0, most := max(self.routers), 1 + most * len(low) // MOST_COMPARED
+        )  # some of them for many cables
+        for turn, swapped in product(turns, (group < 0, group % 2 > 0, group < d.pods // 2)):
             sides.append(((seat + turn * group) % size * 2 < size) ^ swapped)
         for side in sides:
             # Spines are on the side of most of their group's leaves, or all on one.
@@ -324,6 +329,12 @@ class RouterGroups:
             for above in (share > 0.5, share >= 0.5, share >= 0) if spines else (share > 0.5,):
                 one = np.concatenate([side[np.argsort(node)], np.repeat(above, spines)])
                 yield float(np.count_nonzero(one[low] != one[high])) * d.link_nics + moved
+
+
+@lru_cache(maxsize=64)
+def _narrowest_share(d: Dragonfly) -> float:
+    half = d.endpoint_links / d.networks / 2
+    return min(half, *RouterGroups(d).cuts(half)) / half
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:

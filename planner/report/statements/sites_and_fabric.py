@@ -192,7 +192,7 @@ def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
-        (gbps,) = (box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
+        gbps = next(box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
         nics = gbps * fabric.lanes * 1e9 / 8 / asked.hardware.gpu_nic_bytes_per_second if tier.name == "leaf" else 1.0
         ports += f"{to_one(tier.down_ports / (tier.up_ports * nics), 3)} of all links, "
         return f"{name} ({ports}{to_one(tier.oversubscription, 3)} at worst)"
