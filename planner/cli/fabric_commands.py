@@ -157,16 +157,24 @@ def check(
     raise Exit(ExitCode.BROKEN if lines else ExitCode.DONE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierWish:
+    """The designs of a fabric frontier that are asked for."""
+
+    leaf_sizes: Annotated[str | None, "Racks of a leaf domain to compare: A,B,C."] = None
+    axes: Annotated[str, AXES_HELP] = AXES
+    every: Annotated[bool, "At every slowdown, and not only the best below each step of a ladder."] = False
+
+
 @app.command()
 def pareto(
     given: Annotated[
         Path, Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")
     ],
-    leaf_sizes: Annotated[str | None, "Racks of a leaf domain to compare: A,B,C."] = None,
+    *,
+    wish: FrontierWish,
     time_limit: Annotated[float, "Seconds for each site and leaf size."] = 60.0,
     pin: Annotated[list[str] | None, "Fix a decision of an instance: PATH=VALUE."] = None,
-    axes: Annotated[str, AXES_HELP] = AXES,
-    every: Annotated[bool, "At every slowdown, and not only the best below each step of a ladder."] = False,
     output: Annotated[Path | None, "Write the designs here too, as rows for `planner plot` (.jsonl)."] = None,
     as_json: Annotated[bool, "Print the designs as JSON and nothing else."] = False,
     constants: console.Constants = None,
@@ -179,7 +187,7 @@ def pareto(
     from planner.imports.instance_file import instance_path
     from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table, table_by_ratio
 
-    sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
+    sizes, axis_names = _sizes(wish.leaf_sizes), axes_of(wish.axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
     require_writable(output)
@@ -189,7 +197,7 @@ def pareto(
         from planner.planning.fabric_design import by_ratio
         from planner.planning.load import question_of
 
-        if sizes or every or constants is not None or axes != AXES:
+        if sizes or wish.every or constants is not None or wish.axes != AXES:
             unused = "--leaf-sizes, --axes, --every, --constants"
             raise InputError(f"{given}: a fabric alone has no traffic; leave out {unused}")
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
@@ -216,7 +224,8 @@ def pareto(
         late.append(line)
         print(line, file=sys.stderr)
 
-    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=axis_names, every=every, report=report))
+    own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every}
+    rows = list(frontier(plan, time_limit=time_limit, report=report, **own))
     if output is not None:
         write_atomically(output, lines(rows))
     if not rows and late:

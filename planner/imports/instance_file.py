@@ -110,10 +110,7 @@ FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
 
 
 def first_instance(wish: Wish, output: Path | None = None) -> str:
-    """Write the YAML of a first instance, for the file `output`, from where it names a model's file.
-
-    InputError: model or accelerator is not in the catalogue, or a figure out of range.
-    """
+    """Write a first instance as YAML for the file `output`. InputError: unknown names, or figures out of range."""
     if not 0 <= wish.sites <= len(PLACES):
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:

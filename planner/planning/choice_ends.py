@@ -15,6 +15,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import notes, report, start
+from planner.solvers.signals import Deadline
 
 Progress = Callable[[str], None]
 
@@ -69,14 +70,16 @@ def _choice(
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
-    how: dict[str, Any] = {"time_limit": solving.deadline.limit, "progress": notes(progress)}
+    world.end_at(Deadline(solving.deadline.limit))
     if goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
-        found = ends_within(world, best, within, simpler=simpler, indifferent=indifferent, search=search, **how)
+        found = ends_within(
+            world, best, within, simpler=simpler, indifferent=indifferent, search=search, progress=notes(progress)
+        )
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = CapitalSearch.begun(world, almost, known=best, **how).run()
+    cheap = CapitalSearch.begun(world, almost, known=best, progress=notes(progress)).run()
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0

@@ -14,7 +14,7 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import DaysOfUse, Solving, solve_joint, world_of
 from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
@@ -190,7 +190,7 @@ def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[st
         """Return whether no plan with these pins meets the deadline; a time limit leaves that undecided."""
         question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
         left = replace(options, time_limit=clock.limit)
-        found = solve_joint(question, left, lambda _: None, rival=days)
+        found = solve_joint(question, left, lambda _: None, of_use=DaysOfUse(rival=days))
         met.update([kept] if found.plan is not None else [])
         return found.plan is None and found.status == "infeasible"
 

@@ -11,7 +11,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import DaysOfUse, Solving, solve_joint
 from planner.models.joint.stage_split import Column
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.step_prediction import machine_of
@@ -118,7 +118,8 @@ def _answer(
         return JointSolution(status="infeasible")
     how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
     floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
-    return solve_joint(alone, *asked, without=without, rival=rival, floor=floor, within=within, **how)
+    of_use = DaysOfUse(rival=rival, floor=floor, within=within)
+    return solve_joint(alone, *asked, without=without, of_use=of_use, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -203,10 +203,7 @@ def opened(
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return a cluster's running jobs from files: what Slurm prints, or placements of `planner place --format json`.
-
-    InputError: a file cannot be read, a node is not in the topology, or two jobs have one node.
-    """
+    """Return running jobs from Slurm's lists or placements. InputError: no such file or node, or a node of two jobs."""
     running = list[Running]()
     for file in files:
         text = read_text(file, REMEDY)

@@ -51,7 +51,6 @@ class CapitalSearch:
         known: JointPlan | None = None,
         within: float = 0.0,
         gap: float = 0.0,
-        time_limit: float | None = None,
         progress: Callable[[str], None] = lambda _: None,
         search: Loop | None = None,
     ) -> "CapitalSearch":
@@ -59,7 +58,6 @@ class CapitalSearch:
 
         Plans tie `within` a share of the least capital; it ends at the `gap`. `search`: one by days that kept all ties.
         """
-        world.end_at(Deadline(time_limit))
         goal = LeastCapital(
             world=world,
             floor=floor_of(world),
@@ -129,8 +127,7 @@ def solve_joint_cost(
     limit = math.inf if late is None else late / days_of(instance, 1.0)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "time_limit": deadline.limit, "progress": progress}
-    search = CapitalSearch.begun(world, limit, known=known, **how)
+    search = CapitalSearch.begun(world, limit, known=known, gap=options.gap or 0.0, progress=progress)
     search.goal.first, search.goal.known_floor = None if first is None else first(world), floor_usd
     found = search.run(days=days)
     if found.plan is not None and found.plan is not known:
@@ -212,7 +209,7 @@ class RunSearch:
         priced = priced.replaced(limits__budget_usd=budget)
         left = replace(self.options, time_limit=self.deadline.limit)
         world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
-        found = CapitalSearch.begun(world, span.end, time_limit=self.deadline.limit).run()
+        found = CapitalSearch.begun(world, span.end).run()
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last

@@ -43,6 +43,18 @@ class Solving:
         return world_of(instance, self.options, self.deadline, self.cache, without)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaysOfUse:
+    """The days of the joint plans that a search looks for: none above `rival`, and none is known to be below `floor`.
+
+    Those within a share `within` of the fewest are kept, for a goal that goes on with the search.
+    """
+
+    rival: float = math.inf
+    floor: float = 0.0
+    within: float = 0.0
+
+
 def solve_joint(
     instance: Instance,
     options: Options,
@@ -52,31 +64,29 @@ def solve_joint(
     cache: JointCache | None = None,
     first: Callable[[World], Column | None] | None = None,
     first_replicas: tuple[int, ...] = (),
-    rival: float = math.inf,
-    floor: float = 0.0,
-    within: float = 0.0,
+    of_use: DaysOfUse | None = None,
 ) -> JointSolution:
     """Return the joint plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
     With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
     left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
-    values of choices, by the paths of their pins, that no plan may have. Plans of more than `rival` days are not looked
-    for; one of `floor` days, below which a question that includes all these plans has none, ends the search; plans
-    slower by a share `within` of the fewest days are kept for a goal that goes on with `cache.search`.
+    values of choices, by the paths of their pins, that no plan may have. A plan of the floor of `of_use` ends
+    the search; what it keeps is in `cache.search`.
     """
+    of_use = DaysOfUse() if of_use is None else of_use
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     instance = world.problem.instance
-    rival, floor = (x / days_of(instance, 1.0) for x in (rival, floor))
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": within, "floor": floor}
+    rival, floor = (x / days_of(instance, 1.0) for x in (of_use.rival, of_use.floor))
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": of_use.within, "floor": floor}
     goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
     loop = Loop(goal=goal)
     stopped = loop.run()
     best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
     if best is not None:
         cache.plans[world.size] = best
-    cache.search = loop if within and stopped == "proved" else None
+    cache.search = loop if of_use.within and stopped == "proved" else None
     if world.sites is not None:
         world.counts["sites MILPs"] = world.sites.solved
     # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.

@@ -63,7 +63,6 @@ def ends_within(
     *,
     simpler: float = 0.0,
     indifferent: bool = False,
-    time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
     search: Loop | None = None,
 ) -> Ends:
@@ -75,9 +74,7 @@ def ends_within(
     """
     left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
-    cheapest = CapitalSearch.begun(
-        world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
-    )
+    cheapest = CapitalSearch.begun(world, limit, known=best, within=share, progress=progress, search=search)
     found = cheapest.run()
     plan = found.plan or best
     ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}

@@ -20,7 +20,7 @@ from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import DaysOfUse, solve_joint, world_of
 from planner.models.joint.tied_plans import (
     ends_within,
     kinds_of,
@@ -71,7 +71,7 @@ def kinds(x: Plan) -> int:
 def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
     """Return the fastest plan with its world and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
-    best = solve_joint(i, Options(), lambda _: None, cache=cache, within=share).plan
+    best = solve_joint(i, Options(), lambda _: None, cache=cache, of_use=DaysOfUse(within=share)).plan
     if best is None:
         pytest.skip("the toy has no plan")
     assert cache.search is not None
