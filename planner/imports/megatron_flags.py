@@ -187,7 +187,7 @@ def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OwnRun:
-    """A training run from a user's own files: the layout's choices, and figures that the instance must agree with."""
+    """A user's own training run, read from Megatron's flags or other files: its layout, and figures to agree with."""
 
     framework: str
     layout: dict[str, Any]
@@ -308,27 +308,27 @@ class RunValues:
         return self.shown.format(self.key(name))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a run's value by its Megatron name, or the default."""
+        """Return the value that a run's file has for a Megatron flag, or the default."""
         value = self.items.get(self.key(name), default)
         return default if value is None else value
 
     def on(self, name: str) -> bool:
-        """Return whether a run's file has a flag, or a key that is not off."""
+        """Return whether a run's file has a Megatron flag, or a key for one that is not off."""
         return bool(self.get(name))
 
     def states(self, *names: str) -> bool:
-        """Return whether a run's file determines one of the names; a complete file also does by leaving it out."""
+        """Return whether a run's file determines one of some Megatron flags; a complete one also by leaving it out."""
         return self.complete or any(self.key(name) in set(self.items) for name in names)
 
     def count(self, name: str, default: int = 1) -> int:
-        """Return a run's value that is a whole number from 1, or from a default that is less."""
+        """Return a whole number from 1 that a run's file has for a Megatron flag, or from a default that is less."""
         value, least = self.get(name, default), min(default, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise self._wrong(name, value, f"a whole number from {least}", "write the figure there")
         return value
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """Return a run's value that is one of several words."""
+        """Return one of several words that a run's file has for a Megatron flag."""
         value = self.get(name, default)
         value = default if value is True and self.script else value  # a flag without its word
         if value not in choices:
@@ -344,7 +344,7 @@ class RunValues:
         return InputError(f"{self.where}: {line}{self.called(name)}: must be {ought} ({is_}); {remedy}")
 
     def require(self, framework: str, *names: str) -> None:
-        """Require a run's file to state one of the names by which a framework is known."""
+        """Require a run's file to state one of the names by which a framework, Megatron or other, is known."""
         keys = [self.key(name) for name in names]
         if not any(item == key or item.startswith(f"{key}.") for item in self.items for key in keys):
             known = f"{', '.join(map(self.shown.format, keys))}, by which a recipe of {framework} is known"

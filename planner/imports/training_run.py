@@ -88,7 +88,7 @@ def read_run(path: Path) -> OwnRun:
 
 
 def parsed(text: str, path: Path) -> Any:
-    """Parse a training run's file by its suffix into nested data, or a script. InputError: not of that format."""
+    """Parse a user's training run file by its suffix into nested data, or a script. InputError: not of that format."""
     where, suffix = str(path), path.suffix.lower()
     if suffix == ".toml":
         try:
@@ -198,7 +198,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
 
 
 def nemo_names(flag: str) -> tuple[str, ...]:
-    """Return the keys of NeMo that correspond to a flag of Megatron."""
+    """Return, to read a NeMo training run, its keys that correspond to a flag of Megatron."""
     return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
 
 

@@ -26,7 +26,7 @@ Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLayout:
-    """A layout of a GPU pool, the sequences of the batch that it takes and its seconds a step."""
+    """A layout of a GPU pool in the search for batch shares: the sequences that it takes and its seconds a step."""
 
     sequences: int
     seconds: float
@@ -35,7 +35,7 @@ class PoolLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareBound:
-    """The result of a search of a pool's shares up to a size: a bound on seconds a sequence, and the best layout."""
+    """What a search of a pool's batch shares up to a size returned: a bound on seconds a sequence, the best layout."""
 
     max_share: int
     sequences: int  # of the best layout where it is proven the best: it is that of smaller shares too, down to its own
@@ -44,7 +44,7 @@ class ShareBound:
 
 @dataclass(slots=True, kw_only=True)
 class PoolSearch:
-    """A GPU pool with what its searches returned: bounds by share of the batch, exact seconds, and layouts."""
+    """A GPU pool in the search for batch shares, with what it returned: bounds by share, exact seconds, and layouts."""
 
     problem: JointProblem
     deadline: Deadline = field(default_factory=Deadline)
@@ -55,7 +55,7 @@ class PoolSearch:
     improvements: int = 0  # times that a point was added or bettered
 
     def rate(self, max_share: int) -> float:
-        """Bound a pool's seconds a sequence over every share up to `max_share`; infinite where no layout fits."""
+        """Bound a pool's seconds a sequence over all batch shares up to `max_share`; infinite where no layout fits."""
         if max_share < 1:
             return math.inf
         known = next((bound for bound in self.bounds if bound.sequences <= max_share <= bound.max_share), None)
@@ -101,12 +101,12 @@ class PoolSearch:
 
 
 def sequences_of(strategy: ParallelStrategy) -> int:
-    """Return the sequences of the batch that a pool's layout takes in a step."""
+    """Return the sequences of a step's batch that a pool's layout takes, its share."""
     return strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
 
 
 def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
-    """Yield every way to make up a share of n sequences, as pins: replicas, micro-batches and sequences of one."""
+    """Yield every way to make up a batch share of n sequences, as pins: replicas, micro-batches, sequences of one."""
     gpus = (problem.instance.hardware.racks or 0) * problem.gpus
     for size in MICRO_BATCHES:
         for replicas in range(1, min(gpus, n // size) + 1):
@@ -131,7 +131,7 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The best shares of the batch by pool (None: it does not train; empty: none), their rate and its bound."""
+    """The best batch shares by pool (None: it does not train; empty: none found), their rate and its bound."""
 
     points: tuple[PoolLayout | None, ...]
     rate: float
@@ -174,7 +174,7 @@ class BatchSearch:
         return seconds / min(self.batch, sequences) + tail / min(self.batch, sum(high for _, high in box))
 
     def improve(self) -> None:
-        """Join pools' known layouts: for each one's step time, the shares of the batch that finish within it."""
+        """Join pools' known layouts to batch shares: for each one's step time, those that finish within it."""
         improvements = sum(pool.improvements for pool in self.pools)
         if improvements == self.improvements:
             return
@@ -200,7 +200,7 @@ class BatchSearch:
             first_plan_found()
 
     def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
-        """Return a layout of each pool, or none, that together take the most of the batch within a time."""
+        """Return a layout of each pool, or none, whose batch shares within a time are the most in sum."""
         # The sums that the first pools can reach are bits of an integer, pool after pool.
         reached, options, mask = [1], [], (1 << (self.batch + 1)) - 1
         for pool in self.pools:
@@ -262,7 +262,7 @@ def balance(
     time_limit: float | None = None,
     progress: Callable[[float, float], None],
 ) -> Shares:
-    """Return the shares of the batch by which all pools together train fastest; without points no layout was found.
+    """Search the batch shares by which all pools together train fastest; without points no layout was found.
 
     Boxes are halved in order of their bounds until the smallest is within the gap of the best shares. `progress` is
     called with the seconds a sequence of better shares, and the bound on those of any.
