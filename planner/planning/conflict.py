@@ -129,18 +129,23 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     """Say what the cheapest plan without the budget in conflict costs; empty where none is known."""
     if found is None or found.plan is None or found.usd is None:
         return ""
-    least = found.lower_bound or 0.0
+    least = max(found.lower_bound or 0.0, _owned_usd(instance))
     none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
     return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
 
 
+def _owned_usd(instance: Instance) -> float:
+    """Bound the capital of every plan of a cluster in conflict by its racks, which it owns, and the least fabric."""
+    # One GPU's link and port: a plan has more.
+    return (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd + min_fabric_usd(instance.network)
+
+
 def _budget_sentence(instance: Instance) -> str:
     """Write a conflict's budget, and where the racks alone cost more, the least that any plan costs."""
-    budget, hardware = instance.limits.budget_usd or 0.0, instance.hardware
-    text, owned = f"the budget is {money(budget)}", (hardware.racks or 0) * rack_of(hardware).price_usd
-    if owned <= budget + CENT:
+    budget, hardware, least = instance.limits.budget_usd or 0.0, instance.hardware, _owned_usd(instance)
+    text = f"the budget is {money(budget)}"
+    if least <= budget + CENT:
         return text
-    least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
     racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
     paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
     fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"

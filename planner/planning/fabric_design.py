@@ -63,7 +63,7 @@ FLOW_BYTES: dict[TransportName, float] = {"ecmp": 8e6, "spray": 24e6}
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; several rails at a leaf, where they divide the GPUs of a host; spines, and cores with "
+    "allowed, every host cabled; several rails at a leaf, all of them where it takes all hosts; spines, and cores with "
     "super-spines, of other models with a leaf's ports; cores that spine positions share, in four tiers equally many "
     "each, and super-spines that positions above cores share"
 )

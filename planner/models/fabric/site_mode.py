@@ -145,12 +145,14 @@ class SiteMode:
         # None is larger than the site unless a pin says so.
         grain, width, pins = self.traffic.unit_racks, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
-        sizes = list(range(grain, min(most, self.racks) + 1, grain))
+        # A leaf of all GPUs of some hosts is of the family rack.
+        first = self.racks if self.mode.family == "rail" and self.mode.rails == 1 < self.mode.rail_gpus else grain
+        sizes = list(range(first, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            fits = wanted >= self.racks or wanted % grain == 0
+            fits = wanted >= self.racks or (wanted % grain == 0 and first == grain)
             sizes = [wanted] if 0 < wanted <= most and fits else []
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])

@@ -194,8 +194,8 @@ def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
     if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
         gbps = next(box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
         nics = gbps * fabric.lanes * 1e9 / 8 / asked.hardware.gpu_nic_bytes_per_second if tier.name == "leaf" else 1.0
-        ports += f"{to_one(tier.down_ports / (tier.up_ports * nics), 3)} of all links, "
-        return f"{name} ({ports}{to_one(tier.oversubscription, 3)} at worst)"
+        of_all, worst = to_one(tier.down_ports / (tier.up_ports * nics), 3), to_one(tier.oversubscription, 3)
+        return f"{name} ({ports}{of_all}{f' of all links, {worst} at worst' * (of_all != worst)})"
     return f"{name} ({ports}{to_one(tier.oversubscription, 3)})" if tier.up_ports else name
 
 
