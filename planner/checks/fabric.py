@@ -217,7 +217,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                         continue
                     if above and (tiers > 2 or (kind.grouped and tiers >= len(kind.tier_names))):
                         return math.inf
-                    domains = spine.ports // rack.rails if above else 1
+                    domains = spine.ports // rack.rails if above and not 1 < rails == wired_gpus else 1
                     if kind.grouped or tiers <= above or not domains:
                         break
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}

@@ -26,6 +26,7 @@ from planner.models import Options
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.solve_joint import solve_joint
 from planner.physics import tick
+from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning import fabric_design
@@ -548,6 +549,19 @@ def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> 
         other = plan.fabric.sites[CLUSTER].replaced(rails_per_leaf=2 if parts == 1 else 1)
         assert planner.check(plan.replaced(fabric__sites={CLUSTER: other}))
         assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
+
+
+@pytest.mark.parametrize("seed", [*range(3), *slow(*range(3, 12))])
+def test_two_tiers_join_as_many_hosts_as_they_are_bounded_to(seed: int) -> None:
+    """However many GPUs of a host a leaf takes: that number has a fabric, and one host more has none."""
+    r = random.Random(seed)
+    gpus, own = r.choice([2, 3, 4, 6, 8]), {"switch": (f"{r.choice([6, 8, 10])}x400:1000:1",), "max_tiers": 2}
+    own |= {"oversubscription": r.choice(["1:1", "2:1", "any"]), "survives": r.choice(["none", "one_spine"])}
+    most = max_joined_racks(question_of_options(FabricWish(hosts=1, gpus_per_host=gpus, nic_gbps=400, **own)), gpus)
+    assert most >= 1 and [designed(int(most) + more, gpus, **own).status for more in (0, 1)] == [
+        "optimal",
+        "infeasible",
+    ]
 
 
 def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
             most = max(most, joined)
         if tiers == 2 and not kind.grouped:
             together = rails_together(network, wired_gpus) if family == "rail" else [1]
+            together = [n for n in together if not 1 < n == wired_gpus]  # one leaf then takes all, below no spine
             most = max(most, *(_two_tier_racks(network, own, switch, split, rack.shared(n), rate) for n in together))
     return most
 
