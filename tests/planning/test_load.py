@@ -465,3 +465,12 @@ def test_other_values_are_of_keys_that_there_are() -> None:
     for wrong in ("nam", "limit__budget_usd", "limits__budget"):
         with pytest.raises(AttributeError):
             instance.replaced(**{wrong: 7.0})
+
+
+@each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])
+def test_true_and_false_are_no_numbers(path: str, value: bool) -> None:
+    """Python takes them for 1 and 0; where a flag is meant they are taken."""
+    with pytest.raises(InputError, match=rf"{path}: input should be a valid number \(is {str(value).lower()}\)"):
+        changed("one-rack", {path: value})
+    pinned = changed("one-rack", {"pins.layout.sequence_parallel": value})
+    assert pinned.pins["layout.sequence_parallel"] is value
