@@ -136,7 +136,7 @@ class TableLine:
         return int(value)
 
     def yes(self, column: str, absent: bool) -> bool:
-        """Return whether a measured line says yes or no in a column, or `absent` if empty."""
+        """Return whether a measured line says yes in a column, `absent` if empty. InputError: neither yes nor no."""
         text = self.text(column, "yes" if absent else "no").lower()
         if text not in (*YES, *NO):
             self.refuse(column, "must be yes or no", "correct it")

@@ -19,7 +19,7 @@ from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
-from planner.physics.network.links import Ints
+from planner.physics.network.links import Ints, lane_gbps
 from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
@@ -54,8 +54,8 @@ class LinkRates(NamedTuple):
 
 def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
     """Recompute the rates in Gbps of a fabric's links from the instance's NIC, its lanes, and the leaves' switch."""
-    nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
-    return LinkRates(nic_gbps / lanes, physics.switches[switch].port_gbps)
+    nic_bytes = physics.instance.hardware.gpu_nic_bytes_per_second
+    return LinkRates(lane_gbps(nic_bytes, lanes), physics.switches[switch].port_gbps)
 
 
 class Count:

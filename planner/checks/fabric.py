@@ -357,7 +357,7 @@ def listed(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violatio
         for fault in (fault for rule in (one_fabric, switch, wirable, wiring) for fault in rule(each)):
             yield fault.replaced(rule=f"listed[{kind.name}].{fault.rule}")
         for design in each.wired.values():
-            stated, share = kind.bisection_tbps, design.core_share
+            stated, share = kind.bisection_tbps, design.bisection_share
             yield from must_equal(f"listed[{kind.name}]", "bisection_tbps", stated, whole * share)
 
 

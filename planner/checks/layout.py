@@ -365,7 +365,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
 
 
 def _model_at(asked: Choose, flop: float) -> dict[str, float]:
-    """Recompute the parameters, tokens and loss of the laws' best model for a compute, its shape open; or None."""
+    """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open; or nothing."""
     law, loss = asked.law, _loss_law(asked)
     if loss is None or not isinstance(law, (PointsLaw, LossLaw)):
         return {}

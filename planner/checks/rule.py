@@ -19,7 +19,7 @@ UNITS = {
 
 
 def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
-    """Return a decorator that gives a rule of the checker its parts of a plan, and skips it where one is missing."""
+    """Return a decorator that gives a rule its parts of a plan, or skips it if one, or a sound layout, is missing."""
 
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
@@ -36,7 +36,7 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two figures of a check agree within the tolerance; whole numbers and texts must be equal."""
+    """Return whether two figures of a check agree within the tolerance; whole numbers, infinities and texts exactly."""
     if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
         return a is b if a is None or b is None else bool(a == b)
     if (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
@@ -45,7 +45,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def exceeds(a: float, b: float) -> bool:
-    """Return whether a checked figure exceeds its limit by more than the relative tolerance; NaN always does."""
+    """Return whether a checked figure exceeds its limit by more than the tolerance, whole numbers by any; NaN does."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     if not (math.isfinite(a) and math.isfinite(b)):

@@ -244,7 +244,7 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer, timed for the check; `overlapping`: of pipelines that may overlap experts, or of others."""
+    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
 
     space: Space
     shape: LayerShape
@@ -419,7 +419,7 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
 
 
 def max_site_racks(instance: Instance) -> int:
-    """Bound, for the check, the racks of one site by its limits and its area's headroom; without a grid none."""
+    """Bound, for the check, the racks of one site by its limits and its area's headroom; no bound without a grid."""
     if instance.grid is None:
         return MANY
     rooms, _ = _rooms(instance, instance.grid)

@@ -103,7 +103,7 @@ class ColumnTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeBound(ColumnTimes):
-    """The checker's floors on step time over ranges, in seconds of a micro-batch or of once a step."""
+    """The checker's floors over ranges, of a micro-batch or once a step; `seconds`: of a sequence, on a clock."""
 
     @cached_property
     def layers(self) -> Floats:
@@ -287,7 +287,7 @@ def columns_in_time(
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineSplits(ColumnTimes):
-    """The checker's splits of one pipeline's layers for some micro-batches, ascending, below `limit` seconds."""
+    """The checker's splits of a pipeline's layers; `micro_batches` ascend; seconds, and `limit`, are of one of them."""
 
     zero_stage: int
     p: int  # stages
@@ -337,8 +337,8 @@ class PipelineSplits(ColumnTimes):
     def _front(self) -> Ints:
         return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
 
-    def _bytes(self, recomputed: Any) -> Any:
-        """Compute the share of GPU memory that each number of layers takes on every stage of a checked pipeline."""
+    def _memory_share(self, recomputed: Any) -> Any:
+        """Compute the share of usable memory that each number of layers takes on every stage of a checked pipeline."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
@@ -352,9 +352,11 @@ class PipelineSplits(ColumnTimes):
         """Layers that each checked stage recomputes by its size, `NEVER` where it cannot hold it or by a pin."""
         pins, every = self.cut.space.instance.pins, np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":
-            fewest = np.where(self._bytes(0) <= 1, 0 * every, NEVER)
+            fewest = np.where(self._memory_share(0) <= 1, 0 * every, NEVER)
         else:  # each recomputed layer after the first saves the same memory
-            none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
+            none, one, full = self._memory_share(
+                np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :]
+            )
             saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
             more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
             some = np.where(np.minimum(one, full) <= 1, np.clip(1 + np.maximum(more, 0), 1, every), NEVER)

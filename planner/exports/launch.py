@@ -413,7 +413,7 @@ def megatron_flags(run: LaunchRun) -> dict[str, Any]:
 
 
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: one has no setting."""
+    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
     require(run, "torchtitan")
     layout, replicas = run.layout, run.data_parallel
     if layout.zero_stage == 1:
@@ -460,7 +460,7 @@ def _torchtitan_toml(run: LaunchRun) -> str:
 
 
 def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: it cannot be told it."""
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: a choice has none."""
     require(run, "nemo")
     layout = run.layout
     model: dict[str, Any] = {
@@ -506,7 +506,7 @@ def _nemo_yaml(run: LaunchRun) -> str:
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: it cannot be told the layout."""
+    """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: a choice has no setting."""
     require(run, "deepspeed")
     layout = run.layout
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:

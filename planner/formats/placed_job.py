@@ -54,7 +54,7 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
     """Return sbatch's arguments for a placed job: the full node list, and -N as long (a shorter one is filled up).
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
-    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either. InputError: it is too long an argument.
+    (-x): Slurm 24.11 refuses --segment with -w, 26.05 takes either. InputError: the list is too long for one argument.
     """
     nodes, segment = set(placed.nodes), None
     if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):

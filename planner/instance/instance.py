@@ -44,7 +44,7 @@ class Objective(Frozen):
 
     @property
     def days_given_up(self) -> float:
-        """Share of the fewest days that the objective lets go; none where it minimizes another figure."""
+        """Share of the fewest days that the objective lets a plan give up; 0 where it minimizes another figure."""
         return self.tolerance if self.minimize == "days_to_train" else 0.0
 
     @property

@@ -174,7 +174,7 @@ class BatchSearch:
         return seconds / min(self.batch, sequences) + tail / min(self.batch, sum(high for _, high in box))
 
     def improve(self) -> None:
-        """Join pools' known layouts to batch shares: for each one's step time, those that finish within it."""
+        """For each known step time, join the pools' layouts that take the most sequences within it; keep the best."""
         improvements = sum(pool.improvements for pool in self.pools)
         if improvements == self.improvements:
             return

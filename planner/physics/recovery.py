@@ -96,7 +96,7 @@ class CheckpointedJob:
 
     @cached_property
     def stops_per_second(self) -> Any:
-        """Count a job's stops in a second, summed over the parts of each GPU at work."""
+        """Return a job's stops per second, summed over the parts of each GPU at work."""
         return self.gpus * stops_per_gpu_second(self.r, self.links) * scale_factor(self.r, self.gpus)
 
     def write_seconds(self, target: CheckpointTarget) -> Any:
@@ -246,7 +246,7 @@ def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
 
 
 def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
-    """Return the seconds that a job loses per second of steps by cause of recovery; they and 1 sum to the stretch."""
+    """Return the seconds that a job loses to failures per second of steps, by cause; they and 1 sum to the stretch."""
     if not stops_per_gpu_second(job.r, job.links):
         return {}
     if way.recovery == "elastic":

@@ -119,7 +119,7 @@ class Upkeep:
 
 
 def counted(instance: Instance) -> Reliability | None:
-    """Return the failure rates for which spares count; None without any, or where the workload states the share."""
+    """Return the failure rates that count; None without any, or where the workload states the share that trains."""
     rates = instance.reliability
     if rates is None or isinstance(rates, str) or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None

@@ -15,7 +15,6 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import notes, report, start
-from planner.solvers.signals import Deadline
 
 Progress = Callable[[str], None]
 
@@ -70,7 +69,6 @@ def _choice(
         named = None if simplest.plan is best else _simpler(world, best, simplest)
         return best, {"simplest": named}, (simplest.plan,)
     start(progress, "a cheaper plan")
-    world.end_at(Deadline(solving.deadline.limit))
     if goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
         found = ends_within(

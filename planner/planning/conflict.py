@@ -62,12 +62,12 @@ def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
 def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
     """Return the smallest conflict that a search finds by the deadline. OutOfTimeError: it had passed before."""
     if instance.grid is not None:
-        from planner.models.sites import site_conflicts as sites_conflict
+        from planner.models.sites import site_conflicts
 
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
         )
-        found = sites_conflict.conflict(instance, request, replace(options, time_limit=deadline.limit))
+        found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
         if found is not None:
             return found
     rules = _relaxations(instance)
@@ -84,8 +84,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return none
 
     conflicting = remembered(proven, list(rules))
-    owned = (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd  # 0 where a grid decides the racks
-    unpaid = owned > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
+    unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
     if _never_in_memory(instance, rules, options, deadline):
         kept = [MEMORY]
     else:
@@ -129,25 +128,28 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     """Say what the cheapest plan without the budget in conflict costs; empty where none is known."""
     if found is None or found.plan is None or found.usd is None:
         return ""
-    least = max(found.lower_bound or 0.0, _owned_usd(instance))
+    least = max(found.lower_bound or 0.0, _least_usd(instance))
     none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
     return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
 
 
-def _owned_usd(instance: Instance) -> float:
-    """Bound the capital of every plan of a cluster in conflict by its racks, which it owns, and the least fabric."""
+def _least_usd(instance: Instance) -> float:
+    """Bound the capital of every plan of a cluster by its racks, which it owns, and the least fabric; 0 with a grid."""
+    if instance.grid is not None:
+        return 0.0
     # One GPU's link and port: a plan has more.
     return (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd + min_fabric_usd(instance.network)
 
 
 def _budget_sentence(instance: Instance) -> str:
-    """Write a conflict's budget, and where the racks alone cost more, the least that any plan costs."""
-    budget, hardware, least = instance.limits.budget_usd or 0.0, instance.hardware, _owned_usd(instance)
+    """Write a conflict's budget, and where its racks and the least fabric cost more, the least that any plan costs."""
+    budget, hardware, least = instance.limits.budget_usd or 0.0, instance.hardware, _least_usd(instance)
     text = f"the budget is {money(budget)}"
     if least <= budget + CENT:
         return text
     racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
-    paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
+    left, price_usd = max(0.0, budget - min_fabric_usd(instance.network)), rack_of(hardware).price_usd
+    paid, each = int(left // price_usd), money(price_usd)
     fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
     return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
 

@@ -25,7 +25,14 @@ from planner.plan.plan_sections import SitesPlan
 from planner.planning.changed_instance import Change, in_fewest_days
 from planner.planning.conflict import least_cost_briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
-from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_months, ready_in, start_days
+from planner.planning.finish_date import (
+    FINISH_DATE,
+    each_start,
+    latest_start_days,
+    latest_start_months,
+    ready_in,
+    start_days,
+)
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.question_variants import More, Variant, limits_of, variants_of
@@ -100,7 +107,7 @@ def _parts(
     more = list(limits_of(plan))
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     own = found.start_days  # None where the day of the end is not minimized
-    starts = [x for x in each_start(plan.instance) if own not in (None, latest_start_months(x) * DAYS_A_MONTH)]
+    starts = [x for x in each_start(plan.instance) if own not in (None, latest_start_days(x))]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
@@ -264,7 +271,7 @@ class _Questions:
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
         months, layout = latest_start_months(asked), self.plan.layout
-        ready = months * DAYS_A_MONTH
+        ready = latest_start_days(asked)
         options = self.next(f"a start in month {months:g}")
         figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
         if ready >= self.best:

@@ -192,7 +192,7 @@ class FabricSearch:
                     yield FabricKind(family=family, tiers=tiers)
 
     def searched(self) -> Iterator[FabricKind]:
-        """Yield kinds of fabric with their cheapest designs, of a family not asked for up to one that is allowed."""
+        """Yield kinds of fabric, each with its cheapest design; of other families up to one that keeps the loss."""
         # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
         best, families = math.inf, set[FabricFamily]()
         for kind in self.kinds():
@@ -200,7 +200,8 @@ class FabricSearch:
                 continue
             found = self.cheapest(kind, best if kind.tiers > SIDE_BY_SIDE else best * FAR)
             if found.template is not None:
-                families |= set() if self.on_one_switch(kind) else {kind.family}
+                if not self.on_one_switch(kind):
+                    families.add(kind.family)
                 if self.allowed(found):
                     best = min(best, found.template.usd)
             yield found
@@ -267,7 +268,7 @@ class FabricSearch:
             name=kind.name,
             lost=self.lost(kind, best),
             fabric=None if template is None else self.section(template),
-            bisection_tbps=None if template is None else whole_tbps * template.design.core_share,
+            bisection_tbps=None if template is None else whole_tbps * template.design.bisection_share,
             ecmp_tail=ecmp,
             spray_tail=sprayed,
         )
@@ -284,7 +285,7 @@ class FabricSearch:
         more = template.usd - chosen.usd
         price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
         reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
-        if (share := template.design.core_share) < WHOLE_SHARE * chosen.design.core_share:
+        if (share := template.design.bisection_share) < WHOLE_SHARE * chosen.design.bisection_share:
             reasons.append(f"carries {ratio(100 * share)} % of the hosts' rate between halves")
         reasons += self.on_one_switch(kind)
         if kind.family == "rail-only":

@@ -49,7 +49,7 @@ BENT = 0.1  # of the curve's length in each direction, by which a knee is below 
 
 @dataclass(frozen=True, slots=True)
 class MinDaysProof:
-    """The answer to a budget question of the curve: up to `most_usd` no plan trains in fewer than `least_days`."""
+    """A proof of the curve: no plan of up to `most_usd` trains in fewer than `least_days`; infinite: there is none."""
 
     most_usd: float
     least_days: float

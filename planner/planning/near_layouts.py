@@ -47,7 +47,7 @@ class NearLayouts:
 def near_layouts(
     instance: Instance, options: Options, progress: Callable[[str], None], *, within: float = 0.02
 ) -> NearLayouts:
-    """Return near layouts, the fastest plan of each kind within a share of the fewest days: all, or those so far."""
+    """Return near layouts, the fastest of each kind within a share of the fewest days; at the limit those so far."""
     instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):

@@ -317,7 +317,7 @@ def _tasks(
             asked = instance_sha256(instance)
         except InputError as error:
             if number < READ_FIRST:  # one behind them fails where it is solved
-                at = f"{options.pairs[index % len(options.pairs)].at}: " if options.pairs else ""
+                at = next((f"{own.at}: " for own in options.pairs if own.items() <= point.items()), "")
                 raise InputError(f"{at}point {index} ({point_text(point)}): {error}") from None
             asked = json.dumps(data, sort_keys=True)
         # The options that may change the answer are a part of the key.

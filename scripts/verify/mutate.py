@@ -42,7 +42,10 @@ def _checks(*names: str) -> tuple[str, ...]:
 AREAS = {
     "sites": (
         ("physics/site", "models/sites", "models/wan_design.py", *_checks("sites", "power_flow", "cost")),
-        ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py", *CHECKS),
+        (
+            "physics/site", "models/sites", "models/test_wan_design.py", "checks/site",
+            "models/joint/test_joint_sites.py", *CHECKS,
+        ),
     ),
     "network": (
         ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement")),
@@ -56,7 +59,7 @@ AREAS = {
         ("physics/training", "checks/training", "checks/joint", "models/joint/test_framework_rules.py", *CHECKS),
     ),
     "joint": (
-        ("models/joint", *_checks("joint_columns", "joint_proof", "column_times")),
+        ("models/joint", *_checks("strategy_space_check", "joint_proof", "strategy_times_check")),
         ("models/joint", "checks/joint", *CHECKS),
     ),
     "reliability": (
@@ -68,7 +71,7 @@ AREAS = {
     ),
     "placement": (
         ("models/placement",),
-        ("models/placement", "models/cluster_changes", "checks/test_check_cluster.py"),
+        ("models/placement", "checks/test_check_cluster.py"),
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),

@@ -205,7 +205,9 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
     assert (why.rules, asked) == (("limits.budget_usd",), [])
     assert f"cost at least {money(least)} ({money(price)} a rack; {fewer})" in why.reason
     assert why.reason.endswith("; a plan that keeps the rest costs $9.00B, and none less than $8.00B")
-    conflicts.conflict_of(i.replaced(limits__budget_usd=2 * price), Options())
+    between = conflicts.conflict_of(i.replaced(limits__budget_usd=2 * price), Options())  # the racks, and no fabric
+    assert asked == [] and "; 1 rack or fewer may do" in between.reason and f"at least {money(least)}" in between.reason
+    conflicts.conflict_of(i.replaced(limits__budget_usd=least), Options())
     assert len(asked) > 2
 
 

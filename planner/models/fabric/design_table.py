@@ -65,7 +65,7 @@ def no_options() -> DesignTable:
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return a design table's Pareto front: rows that no other matches or beats in all columns, in rising order."""
+    """Return the rows of points that none matches or beats in all columns, of equal ones the first, columns rising."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):

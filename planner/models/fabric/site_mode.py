@@ -330,6 +330,6 @@ def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
 
 
 def members(sizes: Ints) -> tuple[Ints, Ints]:
-    """Return for each member of groups of such sizes (rows of a site mode's trees) its group and its place there."""
+    """Return for each member of groups of some sizes its group, and its place in the group."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

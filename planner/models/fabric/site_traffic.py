@@ -44,7 +44,7 @@ class SiteTraffic:
     @property
     def order(self) -> tuple[Any, ...]:
         """Return the cache key of the loads of a site's traffic: all that they depend on but the blocks."""
-        return self.stages, self.unit_racks, self.wrap
+        return self.stages, self.unit_racks, self.wrap, self.nothing
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
         """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero."""

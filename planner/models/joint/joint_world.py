@@ -178,7 +178,7 @@ class World:
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
             owned = hardware.racks or 0
             if self.sites is not None:
-                # They are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
+                # The sites are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
                 step = max(1, self.problem.gpus // RAILS_STEPS)
                 fewer = max(1, rails // step * step)
                 most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
@@ -206,7 +206,7 @@ def open_sites(world: World, column: Column) -> range:
 
 
 def spared(world: World, column: Column) -> list[Column]:
-    """Return joint questions' columns: one with each choice of spares, and of lanes if links fail; or itself alone."""
+    """Return a column with each choice of spares, and of lanes where links fail; itself alone without failures."""
     calendar = world.problem.calendar
     if calendar is None:
         return [column]

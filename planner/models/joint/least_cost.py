@@ -266,6 +266,7 @@ def least_run_cost(
     proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
     return replace(
         best,
+        failure=search.failure,
         status="optimal" if proven else "feasible",
         lower_bound=search.usd if proven else search.bound,
         stopped=stopped,

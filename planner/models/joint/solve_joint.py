@@ -45,9 +45,9 @@ class Solving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaysOfUse:
-    """The days of the joint plans that a search looks for: none above `rival`, and none is known to be below `floor`.
+    """The joint plans that a search looks for: of at most `rival` days; all, it is known, take `floor` days or more.
 
-    Those within a share `within` of the fewest are kept, for a goal that goes on with the search.
+    Those within a share `within` of the fewest days are kept, for a goal that goes on with the search.
     """
 
     rival: float = math.inf

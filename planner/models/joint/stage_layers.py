@@ -101,7 +101,7 @@ class Patterns:
 
 
 def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
-    """Return a column's fastest split of layers in parts of `seconds` a step (inf: none as fast), and its patterns.
+    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns were compared.
 
     All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
     sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage

@@ -25,7 +25,7 @@ MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What prunes a strategy's table: least seconds of a micro-batch and of a pipeline-filling layer, and a cutoff."""
+    """What prunes a strategy's table: least seconds of a micro-batch and of a filling layer, and a cutoff of it."""
 
     each: float
     layer: float
@@ -126,9 +126,10 @@ def strategy_racks(s: Strategy, seconds: float) -> tuple[int, int]:
 
 
 def _stage_groups(s: Strategy) -> tuple[int, float, float]:
-    """Return a strategy's fewest cabled GPUs of a rack, its groups of GPUs that share a layer, and a sequence's work.
+    """Return a strategy's fewest cabled GPUs of a rack, a rack's groups that share a layer, and a sequence's work.
 
-    The work is the least time in seconds of all layers of a sequence in one group: many groups divide it at best.
+    A rack has a fraction of a group that spans several. The work is the least time in seconds of all layers of a
+    sequence in one group: many groups divide it at best.
     """
     shape, gpus = s.shape, s.problem.gpus
     racks = context_racks(gpus, *shape.degrees[:2])  # of a group
@@ -248,7 +249,10 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-    """Bound a strategy's seconds a sequence, on a clock, over replicas up to each row's; `once`: of a step of all."""
+    """Bound a strategy's seconds a sequence, on a clock, up to each row's replicas.
+
+    `each`: seconds of a micro-batch at one replica; `once`: seconds once in a step of the most micro-batches.
+    """
     once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
     found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
     return np.asarray(found / s.shape.micro_batch, dtype=np.float64)

@@ -108,7 +108,7 @@ class Dragonfly(Design):
         return min(fewest), max(self.router_ports(a) for a in self.group_sizes)
 
     @property
-    def core_share(self) -> float:
+    def bisection_share(self) -> float:
         """Return the share of endpoints' rate that crosses the narrowest cut tried between halves of a dragonfly."""
         return _narrowest_share(self)
 
@@ -318,9 +318,8 @@ class RouterGroups:
         for order in (np.lexsort((seat, group, size)), np.lexsort((seat, group, -size))):
             split = np.isin(np.arange(leaves), order[np.cumsum(ends[order]) - ends[order] / 2 <= half])
             sides += [split, (np.bincount(group, split) * 2 > self.routers)[group]]
-        turns = range(
-            0, most := max(self.routers), 1 + most * len(low) // MOST_COMPARED
-        )  # some of them for many cables
+        most = max(self.routers)
+        turns = range(0, most, 1 + most * len(low) // MOST_COMPARED)  # fewer for many cables
         for turn, swapped in product(turns, (group < 0, group % 2 > 0, group < d.pods // 2)):
             sides.append(((seat + turn * group) % size * 2 < size) ^ swapped)
         for side in sides:

@@ -89,7 +89,7 @@ class Places:
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of racks `first` to `after` - 1 on the floor in metres, where their cables end."""
+        """Return the middle of racks `first` to `after` - 1, where cables end, in metres along and across the rows."""
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle

@@ -191,7 +191,7 @@ def exchange_gbps(
     training: Collection[str],
     exchange: tuple[float, float],
 ) -> float:
-    """Return the Gb/s, each way, of gradient traffic at a site's WAN gateway, of `exchange` bytes and seconds."""
+    """Return the Gb/s, each way, of a site's gradients at its gateway: as designed, else of bytes and seconds."""
     if site not in training:
         return 0.0
     if design is not None:

@@ -163,7 +163,7 @@ def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
 
 
 def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes:
-    """Compute the activation bytes of a layer kept, with experts or dense at `front` (Korthikanti 2022, eqs. 1-4)."""
+    """Compute a layer's activation bytes by when they are held, dense at `front` (Korthikanti 2022, eqs. 1 to 4)."""
     # Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
@@ -207,8 +207,8 @@ def gpu_state_bytes(
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
     copies and buckets are counted too.
     """
-    (_, context, _), usual = s.degrees, layers - front
-    cast, over = operations.weight_cast_bytes(m), replicas * context
+    usual = layers - front
+    cast, over = operations.weight_cast_bytes(m), replicas * s.context_parallel
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
-from planner.physics.network.links import media_of, port_splits
+from planner.physics.network.links import lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import (
@@ -193,7 +193,8 @@ def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
         gbps = next(box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
-        nics = gbps * fabric.lanes * 1e9 / 8 / asked.hardware.gpu_nic_bytes_per_second if tier.name == "leaf" else 1.0
+        nic_gbps = lane_gbps(asked.hardware.gpu_nic_bytes_per_second, fabric.lanes)
+        nics = gbps / nic_gbps if tier.name == "leaf" else 1.0
         of_all, worst = to_one(tier.down_ports / (tier.up_ports * nics), 3), to_one(tier.oversubscription, 3)
         return f"{name} ({ports}{of_all}{f' of all links, {worst} at worst' * (of_all != worst)})"
     return f"{name} ({ports}{to_one(tier.oversubscription, 3)})" if tier.up_ports else name

@@ -76,7 +76,7 @@ class CheapestSearch(FastestSearch):
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
 
     def _ask_sites(self, waves: int, rtt: float) -> bool:
-        """Ask the site price of a shape's cheapest plan; over three sites first that of all such shapes: True."""
+        """Ask for a price of a shape's sites; of three or more first for that of all shapes of such racks: True."""
         prices = self._extent_prices
         if prices is None or len(prices.parts) < 3:  # of two, the largest part says what both hold
             self._ask(waves, rtt)

@@ -49,7 +49,7 @@ def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> tuple[PlacedParts, dict[str, Template]] | None:
-    """Return a fastest plan's cheapest fabrics with WAN gateways that keep the slowdowns, with capital, if any."""
+    """Return a shape's cheapest fabrics with WAN gateways that keep the slowdowns, with capital, if any."""
     # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     templates, wan, found = q.world.templates, q.world.problem.wan, dict[str, Template]()
     if templates is None:
@@ -146,7 +146,7 @@ class FastestSearch:
         return [self.options[g] for g in self.shape_problem.shape.blocks]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Return the least USD of a fastest plan's fabrics and their power, by slowdown of sends."""
+        """Return the least USD of a shape's fabrics and their power, by slowdown of sends."""
         return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
 
     def _with_power(self, x: DesignTable) -> DesignTable:
@@ -158,7 +158,7 @@ class FastestSearch:
 
     @cached_property
     def _power_usd(self) -> float:
-        """Price in USD of the least power that a fastest plan's fabrics draw, paid with the sites."""
+        """Price in USD of the least power that a shape's fabrics draw, paid with the sites."""
         usd = self._usd_per_mw  # none without a network
         return usd * sum(float(x.mw.min()) for x in self._parts if len(x)) if usd else 0.0
 
@@ -240,7 +240,7 @@ class FastestSearch:
         return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a fastest plan's network candidate, infinite over the limit."""
+        """Return the seconds a sequence of a shape's network candidate, infinite over the limit."""
         steps = self._step_seconds(level, waves, rtt, limit)
         return float(self.shape_problem.on_clock(steps)) if math.isfinite(steps) else math.inf
 
@@ -263,7 +263,7 @@ class FastestSearch:
         return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
-        """List a fastest plan's slowdowns that the budget may pay, with the most wavelengths paid in addition."""
+        """List a shape's slowdowns that the budget may pay, with the most wavelengths paid in addition."""
         budget, usd = self.shape_problem.world.budget + CENTS, np.array([x.usd for x in self.levels])
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
@@ -286,7 +286,7 @@ class FastestSearch:
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
-        """Bound seconds a sequence of a fastest plan's candidates, slowdowns and wavelengths, by even stages."""
+        """Bound seconds a sequence of a shape's candidates, slowdowns and wavelengths, by even stages."""
         q, waves = self.shape_problem, np.array([w for _, w in found])
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
         return np.asarray(q.on_clock(q.even_seconds(send, allreduce, q.fibre(waves, rtt))))
@@ -396,7 +396,7 @@ class FastestSearch:
         prices.ask(waves, rtt)
 
     def _asked_floor(self, waves: int, rtt: float) -> float:
-        """Ask the site price in USD of a fastest plan's parts without fabrics; return its lower bound."""
+        """Ask the site price in USD of a shape's parts without fabrics; return its lower bound."""
         sites = self.shape_problem.world.sites
         if sites is not None and sites.designed:
             parts = tuple(self._part(g) for g in self.shape_problem.shape.blocks)
@@ -407,7 +407,7 @@ class FastestSearch:
         return self.floor(waves, rtt)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
-        """List fabric templates of a fastest plan's part that keep the slowdowns and may be worth their price."""
+        """List fabric templates of a shape's part that keep the slowdowns and may be worth their price."""
         # Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
@@ -429,7 +429,7 @@ class FastestSearch:
         return found
 
     def _part(self, blocks: int, level: SlowdownLevel | None = None) -> SitePart:
-        """Return a fastest plan's site part with fabrics that keep the slowdowns, or a free one of least power."""
+        """Return a shape's site part with fabrics that keep the slowdowns, or a free one of least power."""
         q, fabrics = self.shape_problem, [(0.0, 0.0)]
         if q.world.templates is not None:
             x = self.options[blocks]
@@ -480,7 +480,7 @@ class FastestSearch:
 
     @property
     def _most_bytes(self) -> float:
-        """Bound a fastest plan's gradient bytes of a stage: with more layers it is over the cutoff."""
+        """Bound a shape's gradient bytes of a stage: with more layers it is over the cutoff."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None or not sites.designed or not q.several:
             return 0.0
@@ -495,14 +495,14 @@ class FastestSearch:
         return exchanged_bytes(column, ((stage, most) for stage in ends_and_middle))
 
     def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
-        """Bound a fastest plan's capital in USD with fabrics that keep some slowdowns, by wavelengths."""
+        """Bound a shape's capital in USD with fabrics that keep some slowdowns, by wavelengths."""
         total = self._lower_bounds(rtt) + level.usd
         for n, t, usd in self.asked.get(level, ()):
             total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
         return total
 
     def floor(self, waves: int, rtt: float) -> float:
-        """Bound a fastest plan's capital in USD without fabrics from below."""
+        """Bound a shape's capital in USD without fabrics from below."""
         return float(self._lower_bounds(rtt)[waves])
 
     def _lower_bounds(self, rtt: float) -> Floats:
