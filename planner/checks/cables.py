@@ -58,7 +58,7 @@ def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
     return LinkRates(lane_gbps(nic_bytes, lanes), physics.switches[switch].port_gbps)
 
 
-class Count:
+class CableTally:
     """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each."""
 
     def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
@@ -113,7 +113,7 @@ def cables(physics: PlanPhysics) -> Violations:
         if max(design.endpoint_links, design.switch_links, design.wan_gateway_links, ports) > MAX_TICKED:
             continue
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
-        total = Count(in_parts(lay(design), split), shapes)
+        total = CableTally(in_parts(lay(design), split), shapes)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
         by_low: Counter[str] = Counter()
         for (low, _), number in total.cables.items():

@@ -50,8 +50,8 @@ class ErrorTable(Frozen):
     source: str
     spreads: SourceSpreads
     classes: dict[str, ErrorClass]
-    accelerators: dict[str, tuple[str, ...]]
-    software: dict[str, tuple[str, ...]]
+    accelerators: dict[str, tuple[str, ...]]  # types of product by accelerator
+    software: dict[str, tuple[str, ...]]  # types of product by stack
 
 
 class LikeRows(ErrorClass):

@@ -432,7 +432,7 @@ class Routes:
         return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
     def fullest_seconds(self) -> float:
-        """Return the largest load over capacity of a link of the routes, by which equal flows that share fairly end."""
+        """Return the largest load over capacity of a link, by which equal flows end under max-min fairness."""
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
     def classes(self) -> "tuple[Routes, Ints] | None":

@@ -97,6 +97,7 @@ class Pipeline:
     @property
     def front_excess_seconds(self) -> float:
         """Return the seconds of a micro-batch that a dense front layer adds to a step beyond another layer's."""
+        # Exposed ZeRO traffic is taken as equal.
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
