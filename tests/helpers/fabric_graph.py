@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import networkx as nx
 
-from planner.checks.cables import Count, in_parts
+from planner.checks.cables import CableTally, in_parts
 from planner.instance.network import Network
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
@@ -12,14 +12,14 @@ from planner.physics.network.fabric_designs import StageCables, lay, switch_coun
 Node = tuple[str, int]  # tier and number of a switch
 
 
-def counted(d: Design, stream: Iterable[StageCables] | None = None) -> Count:
+def counted(d: Design, stream: Iterable[StageCables] | None = None) -> CableTally:
     """Tick off the cables of a design, or of another stream for its switches."""
     shapes = {tier: (n, d.tier_ports.get(tier, d.ports) * d.split) for tier, n in switch_counts(d).items()}
     shapes |= {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
-    return Count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
+    return CableTally(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
 
-def laid(d: Design) -> Count:
+def laid(d: Design) -> CableTally:
     """Tick off the cables of a design: no port twice, no GPU or switch without, and as many as the design counts."""
     found = counted(d)
     assert not found.twice and not found.absent
