@@ -207,8 +207,8 @@ def gpu_state_bytes(
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
     copies and buckets are counted too.
     """
-    usual = layers - front
-    cast, over = operations.weight_cast_bytes(m), replicas * s.context_parallel
+    _, context, _ = s.degrees
+    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * context
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
