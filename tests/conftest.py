@@ -13,6 +13,7 @@ import stored_plans
 import tiers
 import typer.main
 import typer.testing
+from hypothesis import settings
 
 from planner.cli.main import CYCLES
 
@@ -43,6 +44,10 @@ def pytest_configure() -> None:
     gc.set_threshold(*CYCLES)  # as the command line has it: else a sixth of what tests take
     os.environ["PLANNER_POINT"] = "1"  # of `planner solve`, in all tests but those of its curve
     os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
+    # As over seeds, the tiers take the same random cases every time, and scripts/verify/all_seeds.py many others.
+    drawn = tiers.ALL in os.environ
+    settings.register_profile("tiers", deadline=None, derandomize=not drawn, max_examples=1_000 if drawn else 100)
+    settings.load_profile("tiers")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Typer makes all commands anew for each that is run: a third of what a small one takes.
     typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)

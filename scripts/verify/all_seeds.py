@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Files that name such cases, and those with tests over seeds, of which tests/conftest.py takes some.
-KNOWS_MORE = re.compile(r"^from tiers import .*\bmore\b|parametrize\([^)]*\bseed\b", re.MULTILINE)
+# Files that name such cases, and those with tests over seeds or drawn cases, of which tests/conftest.py takes some.
+KNOWS_MORE = re.compile(r"^from tiers import .*\bmore\b|parametrize\([^)]*\bseed\b|^@given", re.MULTILINE)
 
 
 def files() -> list[str]:
