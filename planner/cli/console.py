@@ -3,7 +3,6 @@
 import functools
 import inspect
 import itertools
-import re
 import sys
 import threading
 import time
@@ -15,11 +14,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
-from planner.units import RANGES, bounded
+from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -35,13 +34,11 @@ REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
 BAR = 16  # columns
 WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
-NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
 SPELLED = {  # how options are written that are not by the name of their parameter
     "output": ("-o", "--output"), "quiet": ("-q", "--quiet"), "verbose": ("-v", "--verbose"), "as_json": ("--json",),
     "form": ("--format",), "framework": ("--for",), "change": ("--set",), "part_of": ("--shard",),
     "start": ("--from",), "stop": ("--to",), "bytes_per_host": ("--bytes",),
 }  # fmt: skip
-SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
 class ExitCode(IntEnum):
@@ -163,7 +160,6 @@ Changes = Annotated[list[str] | None, "Change the instance: PATH=VALUE, PATH=x1.
 Gap = Annotated[float | None, "Stop at this relative gap to the proven bound."]
 Seed = Annotated[int, "Seed of the solvers."]
 Threads = Annotated[int | None, "Threads of the solvers; 1 unless given."]
-Quiet = Annotated[bool, "No progress on stderr."]
 Verbose = Annotated[bool, "All that the plan says, proofs included."]
 Log = Annotated[Path | None, "Add lines of progress with timestamps to this file."]
 InsteadOfStdout = Annotated[Path | None, "Write here in place of stdout."]
@@ -321,7 +317,7 @@ def watching(name: str) -> Iterator[Watch]:
 class ProgressOptions:
     """Options of a command for its progress. quiet: nothing on the terminal; log: lines added to a file."""
 
-    quiet: Quiet = False
+    quiet: Annotated[bool, "No progress on stderr."] = False
     log: Log = None
 
     @contextmanager
@@ -385,22 +381,6 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return bounded(run, spelled)
-
-
-def number_due(error: BadParameter) -> str | None:
-    """Write the complaint about an option of a command that is no number; None where the error is another."""
-    causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
-    if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
-        return None
-    name, text = str(error.param.name), str(causes[0]["input"])
-    allowed = RANGES.get(f"{error.ctx.command.name}.{name}") or RANGES.get(name)
-    whole, exponent = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
-    kind = "a whole number" if whole else "a number"
-    remedy = "give it in digits"
-    if exponent and text[:-1].isdecimal():
-        remedy = f"write {text[:-1]}{'0' * exponent if whole else f'e{exponent}'}"
-    option = next((word for word in error.param.opts if word.startswith("--")), name)
-    return f"{option}: must be {allowed.words() if allowed else kind} (is {text[:40]!r}); {remedy}"
 
 
 def clock(seconds: float) -> str:

@@ -14,15 +14,14 @@ from typer import Argument, Exit, Option
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, require_writable, write_atomically
-from planner.plan.plan_files import read_plan
+from planner.files import exists, read_json, require_writable, write_atomically
+from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
-    from planner.planning.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +127,11 @@ def frontier(
     from planner.report.plots.plots import staircase
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
-    if output is not None:
-        if output.suffix not in ENDINGS:
-            ending = output.suffix or "without an ending"
-            raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
-        if output.suffix == ".parquet":
-            need_pyarrow()
+    if output is not None and output.suffix not in ENDINGS:
+        ending = output.suffix or "without an ending"
+        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+    if output is not None and output.suffix == ".parquet":
+        need_pyarrow()
     if holds_plan(asked.instance):
         print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
     require_writable(output, plot)
@@ -155,7 +153,16 @@ def frontier(
         from planner.report.summary import curve_text, terminal_width
 
         print(curve_text(front, search.epsilon, terminal_width()))
-    raise Exit(_status(front, search.epsilon))
+    if doubted := [i for i, plan in enumerate(front.plans) if plan.verified is False]:
+        such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
+        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
+        raise Exit(ExitCode.UNVERIFIED)
+    curve, proved = front.curve, front.curve.stopped == "proved"
+    if proved and not curve.points:
+        raise Exit(ExitCode.INFEASIBLE)
+    within = curve.epsilon is not None and curve.epsilon <= search.epsilon
+    done = ExitCode.DONE if curve.points and (proved or within) else ExitCode.LIMIT
+    raise Exit(ExitCode.INTERRUPTED if curve.stopped == "interrupted" else done)
 
 
 def layouts(
@@ -189,24 +196,8 @@ def layouts(
         write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
-    if not found.plans:
-        raise Exit(ExitCode.INFEASIBLE if found.proven else ExitCode.LIMIT)
-    raise Exit(ExitCode.DONE if found.proven else ExitCode.LIMIT)
-
-
-def _status(front: "Frontier", epsilon: float) -> int:
-    curve = front.curve
-    doubted = [i for i, plan in enumerate(front.plans) if plan.verified is False]
-    if doubted:
-        such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
-        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
-        return ExitCode.UNVERIFIED
-    if not curve.points and curve.stopped == "proved":
-        return ExitCode.INFEASIBLE
-    if curve.stopped == "interrupted":
-        return ExitCode.INTERRUPTED
-    within = curve.epsilon is not None and curve.epsilon <= epsilon
-    return ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else ExitCode.LIMIT
+    proven = ExitCode.DONE if found.plans else ExitCode.INFEASIBLE
+    raise Exit(proven if found.proven else ExitCode.LIMIT)
 
 
 def evaluate(
@@ -236,7 +227,13 @@ def evaluate(
     run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
     if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
-        pins |= _replicas_of_plan(instance, pins.get("layout.data_parallel"))  # which no flag can say
+        # Of a plan also the replicas of each of several sites, which no flag can say, where they are as many.
+        data: Any = read_json(instance) if instance.suffix == ".json" and instance.is_file() else None
+        layout = data.get("layout") if kind_of(data) == "plan" else None
+        by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
+        if isinstance(by_site, dict) and len(by_site) > 1 and all(isinstance(n, int) for n in by_site.values()):
+            as_many = sum(by_site.values()) == pins.get("layout.data_parallel")
+            pins |= {"layout.data_parallel_by_site": by_site} if as_many else {}
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
@@ -265,19 +262,6 @@ def evaluate(
     text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
-
-
-def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
-    """Return the replicas by site of a plan file as a pin of `planner evaluate`, if as many over several sites."""
-    from planner.files import read_json
-    from planner.plan.plan_files import kind_of
-
-    data: Any = read_json(file) if file.suffix == ".json" and file.is_file() else None
-    layout = data.get("layout") if kind_of(data) == "plan" else None
-    by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
-    if not isinstance(by_site, dict) or len(by_site) < 2 or not all(isinstance(n, int) for n in by_site.values()):
-        return {}
-    return {"layout.data_parallel_by_site": by_site} if sum(by_site.values()) == replicas else {}
 
 
 def explain(

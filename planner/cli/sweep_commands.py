@@ -23,7 +23,7 @@ from planner.units import counted, duration, words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from planner.planning.model_size import LimitLayout, LimitPoint
+    from planner.planning.model_size import LimitPoint
     from planner.sweeps.row_store import Store
     from planner.sweeps.sweep_run import Task
 
@@ -133,10 +133,8 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     if doubted:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
-    if status == ExitCode.DONE and doubted:
-        status = ExitCode.UNVERIFIED
-    elif status == ExitCode.DONE and set(counts) == {"unknown"}:
-        status = ExitCode.LIMIT
+    if status == ExitCode.DONE:
+        status = ExitCode.UNVERIFIED if doubted else ExitCode.LIMIT if set(counts) == {"unknown"} else status
     raise Exit(status)
 
 
@@ -151,9 +149,8 @@ class SweepProgress:
 
     def line(self) -> str:
         """Write the points per minute, the remaining time and the failures of a running sweep."""
-        rows = self.counts.total()
-        new, rate_text = rows - self.resumed, ""
-        if new:
+        rows, rate_text = self.counts.total(), ""
+        if new := rows - self.resumed:
             rate = new / (time.monotonic() - self.started)
             rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
         others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
@@ -288,27 +285,23 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         if point.layout is None or point.utilisation is None:
             yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {point.reason}"
             continue
-        use, bound = 100 * point.utilisation, 100 * (point.utilisation_bound or 1)
-        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {_layout(point, point.layout)}"
+        use, bound, layout = 100 * point.utilisation, 100 * (point.utilisation_bound or 1), point.layout
+        wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
+        others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
+        pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
+        degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
+        batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+        lost = [(share, part) for part, share in point.shares.items() if part not in USEFUL]
+        share, part = max(lost, default=(0.0, ""))
+        proof = "" if point.status == "optimal" else "; not proven"
+        text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
     best = max((point.utilisation or 0.0 for point in points), default=0.0)
     drop, ends = fall(points), wall(points)
     where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
     yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
-    last = "no end is proven in this range"
-    if ends:
-        last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
-    yield f"{days:g} days: {last}"
-
-
-def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
-    wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
-    pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-    others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
-    degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
-    batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
-    share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))
-    proof = "" if point.status == "optimal" else "; not proven"
-    return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+    last = ends and f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
+    yield f"{days:g} days: {last or 'no end is proven in this range'}"
 
 
 def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
