@@ -170,8 +170,8 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.plots import PlotRequest, drawn, plot_page
-    from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
+    from planner.report.plots.plots import PlotRequest, picture_of, plot_page, sweep_figure, title
+    from planner.report.plots.sweep_rows import SENSES, check_path, number, planned, read_rows
 
     form = output.suffix.removeprefix(".").lower()
     if form not in ("svg", "png", "html"):
@@ -179,7 +179,9 @@ def plot(
     if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
     require_writable(output)
-    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
+    if frontier not in SENSES:
+        raise InputError(f"--frontier {frontier}: must be one of {', '.join(SENSES)}")
+    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=SENSES[frontier])
     points = read_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
@@ -191,7 +193,7 @@ def plot(
         if axis in log and any(value is not None and value <= 0 for value in values):
             problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
-    picture = drawn(points, request, "png" if form == "png" else "svg")
+    picture = picture_of(lambda: sweep_figure(points, request), title(request), "png" if form == "png" else "svg")
     write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
-from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
-from planner.plan.plan_sections import name_of_part
+from planner.plan.plan import LANES, Cost, Curve, Plan, changed_decisions, decisions_of, proven_knee
+from planner.plan.plan_sections import LayoutPlan, SitesPlan, name_of_part
 from planner.report.page.charts import ChartLine, PageTable, template
-from planner.report.page.drawings import projected
+from planner.report.page.drawings import Point, projected
 from planner.report.plots.sweep_rows import (
     Row,
     Sense,
@@ -93,7 +93,6 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
     return texts
 
 
-Point = tuple[float, float]
 # Okabe and Ito (2008), Color Universal Design: colour-blind readers see them apart too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 GREY, FAILED = "#B0B0B0", "#A00000"
@@ -117,11 +116,6 @@ class PlotRequest:
     color: str | None = None
     log: str = ""
     senses: tuple[Sense, Sense] | None = ("min", "min")
-
-
-def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
-    """Draw a plot of a sweep's rows as svg or png. InputError: no points, too many facets, or no matplotlib."""
-    return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
@@ -162,7 +156,8 @@ def by_value(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+def sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+    """Draw a plot of a sweep's rows. InputError: no points, too many facets, or colours of too many words."""
     from matplotlib.figure import Figure
 
     parts = facets_of(rows, request.facet)
@@ -264,15 +259,26 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
     elif coloured := [(point, value) for point, row in points if (value := number(row, color)) is not None]:
         places, scale = zip(*coloured, strict=True)
         if request.senses is not None:
-            xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
-            axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
+            front = (places[i] for i in frontier(places, request.senses))
+            axes.plot(*zip(*front, strict=True), color="black", linewidth=1.0, label="frontier", zorder=2)
         dots = axes.scatter(*zip(*places, strict=True), c=scale, s=18, cmap="viridis", zorder=3)
         bar = axes.inset_axes((1.02, 0, 0.03, 1))
         axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
     else:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
         raise InputError(f"--color {color}: {problem}; choose another path")
-    _without_plan(axes, rows, request, len(plans) - len(points))
+    without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
+    reasons = Counter(why for _, why in without)
+    style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
+    for level, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
+        if level == MAX_REASONS:
+            axes.plot([], [], " ", label=f"and {len(reasons) - level} more reasons")
+            break
+        xs = [x for x, reason in without if reason == why and x is not None]
+        text = why if len(why) <= 60 else why[:59] + "…"
+        axes.plot(xs, [0.02 + 0.03 * level] * len(xs), "x", label=f"{count} {text}", **style)
+    if incomplete := len(plans) - len(points):
+        axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
     handles, names = axes.get_legend_handles_labels()
     if handles:
         sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
@@ -291,23 +297,8 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
     if rest:
         known = "dominated" in axes.get_legend_handles_labels()[1]
         axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
-    xs, ys = zip(*(points[i] for i in front), strict=True)
-    axes.plot(xs, ys, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
-
-
-def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
-    without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
-    reasons = Counter(why for _, why in without)
-    style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
-    for row, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
-        if row == MAX_REASONS:
-            axes.plot([], [], " ", label=f"and {len(reasons) - row} more reasons")
-            break
-        xs = [x for x, reason in without if reason == why and x is not None]
-        text = why if len(why) <= 60 else why[:59] + "…"
-        axes.plot(xs, [0.02 + 0.03 * row] * len(xs), "x", label=f"{count} {text}", **style)
-    if incomplete:
-        axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
+    line = zip(*(points[i] for i in front), strict=True)
+    axes.plot(*line, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
@@ -338,45 +329,52 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     )
 
 
-Section = TypeVar("Section")
 SMALL = 0.002  # share of a total below which a part is drawn with the others
 LARGEST = 400.0  # square points of the largest site
 
 
-def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the parts of a plan's training step, in seconds, the longest first."""
-    layout, axes = _begun(plan, "layout", plan.layout, ax)
-    metrics = layout.metrics
-    parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
-    axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
-    return _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
+def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
+    """Plot a part of a plan by the name of its method, on axes that are given or new ones.
 
-
-def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the memory of a plan's fullest GPU by part, in GB, with the limit as a line."""
-    layout, axes = _begun(plan, "layout", plan.layout, ax)
-    metrics, left = layout.metrics, 0.0
-    parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
-    for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
-        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(name)} {size:.1f}")
-        left += size
-    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-    axes.axvline(limit, color="black", linestyle="--", label="limit")
-    axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
-    axes.legend(fontsize="small")
+    InputError: the plan lacks the part, or there is no matplotlib.
+    """
+    part, draw = PLOTS[name]
+    section, axes = getattr(plan, part), ax
+    if section is None:
+        raise InputError(f"{part}: is not in the plan ({plan.status}); draw a plan that has it")
+    if axes is None:
+        with needed("plot", "matplotlib", "plot"):
+            from matplotlib import pyplot
+        axes = pyplot.subplots(layout="constrained")[1]
+    draw(axes, plan.instance.name, section)
     return axes
 
 
-def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the capital of a plan by part, in dollars, the dearest first."""
-    cost, axes = _begun(plan, "cost", plan.cost, ax)
-    axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
-    return _bars(axes, cost.capex_usd, "USD", money)
+def _step(axes: "Axes", name: str, layout: LayoutPlan) -> None:
+    metrics = layout.metrics
+    axes.set_title(f"{name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
+    parts = {name_of_part(part): seconds for part, seconds in metrics.breakdown_seconds.items()}
+    _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
 
 
-def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the sites of a plan on a map, each as large as its power, with the links between them."""
-    section, axes = _begun(plan, "sites", plan.sites, ax)
+def _memory(axes: "Axes", name: str, layout: LayoutPlan) -> None:
+    metrics, left = layout.metrics, 0.0
+    parts = [(part, size / 1e9) for part, size in metrics.memory_breakdown_bytes.items() if size > 0]
+    for i, (part, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
+        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(part)} {size:.1f}")
+        left += size
+    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+    axes.axvline(limit, color="black", linestyle="--", label="limit")
+    axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{name}: {used:.1f} of {limit:.1f} GB")
+    axes.legend(fontsize="small")
+
+
+def _cost(axes: "Axes", name: str, cost: Cost) -> None:
+    axes.set_title(f"{name}: {money(sum(cost.capex_usd.values()))} of capital")
+    _bars(axes, cost.capex_usd, "USD", money)
+
+
+def _sites(axes: "Axes", name: str, section: SitesPlan) -> None:
     sites = section.sites
     points, _ = projected([(site.latitude, site.longitude) for site in sites])
     at = dict(zip((site.id for site in sites), points, strict=True))
@@ -385,29 +383,16 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
         axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
     largest = max(site.facility_mw for site in sites)
     sizes = [LARGEST * site.facility_mw / largest for site in sites]
-    axes.scatter([point[0] for point in points], [point[1] for point in points], s=sizes, color=COLOURS[0], zorder=2)
+    axes.scatter(*zip(*points, strict=True), s=sizes, color=COLOURS[0], zorder=2)
     for site in sites:
         axes.annotate(f"{site.id}\n{power(site.facility_mw)}", at[site.id], xytext=(6, 6), textcoords="offset points")
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
     axes.margins(0.2)
-    axes.set_title(f"{plan.instance.name}: {counted(len(sites), 'site')}")
-    return axes
+    axes.set_title(f"{name}: {counted(len(sites), 'site')}")
 
 
-def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") -> tuple[Section, "Axes"]:
-    """Return a plan's section with the axes to plot it on. InputError: the plan lacks the section, or no matplotlib."""
-    if section is None:
-        raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
-    if ax is not None:
-        return section, ax
-    with needed("plot", "matplotlib", "plot"):
-        from matplotlib import pyplot
-    axes: Any = pyplot.subplots(layout="constrained")[1]
-    return section, axes
-
-
-def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
+def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
     total = sum(parts.values())
     rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
@@ -417,9 +402,14 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(label)
-    return axes
 
 
+# The part of a plan that each of its plots is of, and what draws it on axes: a step by part in seconds and the capital
+# by part in USD, the largest first; the memory of the fullest GPU by part in GB, with its limit; a map of the sites.
+PLOTS: dict[str, tuple[str, Callable[..., None]]] = {
+    **{"plot_step": ("layout", _step), "plot_memory": ("layout", _memory)},
+    **{"plot_cost": ("cost", _cost), "plot_sites": ("sites", _sites)},
+}
 MONEY, DAYS = "capital_usd", "days_to_train"
 BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
