@@ -17,11 +17,9 @@ from itertools import combinations
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric
 from planner.instance.grid import Grid
-from planner.instance.network import Wan
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
@@ -144,25 +142,36 @@ def fabric_svg(built: BuiltFabric) -> Iterator[str]:
 
 def fabric_tiers(built: BuiltFabric) -> str:
     """Draw a site's fabric tiers to one leaf domain. ValueError: a tier states other switches than are wired."""
-    fabric, counts = built.fabric, switch_counts(built.design)
+    fabric, design, counts = built.fabric, built.design, switch_counts(built.design)
     for level in fabric.tiers:
         if level.switches != counts[level.name]:
             stated = f"{level.switches:,} {level.name} switches are stated"
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
     tiers, links = _tiers(built), _links(built)
-    drawn, y = _written(_heading(built), 0)
+    of = Counter[str]()
+    for tier, model in zip(fabric.tiers, fabric.models, strict=True):
+        of[model] += tier.switches
+    models = f" ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
+    switches = counted(fabric.switches, "switch") + (f" of {fabric.boxes}" if len(of) == 1 else models)
+    cables = counted(sum(stage.count for stage in stages(design)), "cable")
+    part = "Drawn: the racks of one leaf domain"
+    part += f", one {'group' if design.grouped else 'pod'} of {design.pods:,}" if design.pods > 1 else ""
+    part += f", one zone of {design.zones:,}" if design.zones > 1 else ""
+    part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
+    heading = _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
+    drawn, y = _written(heading, 0)
     tops, y = list[float](), y + GAP
-    for tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
+    for drawn_tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
         tops.append(y + GAP)
-        words, foot = _written(tier.words, y)
-        drawn, y = drawn + words, max(foot, tops[-1] + tier.height) + GAP
+        words, foot = _written(drawn_tier.words, y)
+        drawn, y = drawn + words, max(foot, tops[-1] + drawn_tier.height) + GAP
         if link is not None and below is not None:
-            spoken = link.words(tier, below)
+            spoken = link.words(drawn_tier, below)
             words, foot = _written(spoken, y + (FAN - LINE * len(spoken)) / 2)
             drawn, y = drawn + words, max(y + FAN, foot)
     at = list(zip(tiers, tops, strict=True))
     scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))
-    inside = DrawnLinks("inside", 0, built.design.leaf_bundle, built.switch.port_gbps)
+    inside = DrawnLinks("inside", 0, design.leaf_bundle, built.switch.port_gbps)
     drawn_links = [*zip(links, at, at[1:], strict=False), *((inside, leaf, leaf) for leaf in at if leaf[0].ring)]
     lines = []
     for link, upper, lower in drawn_links:
@@ -174,26 +183,18 @@ def fabric_tiers(built: BuiltFabric) -> str:
         lines.append(el("path", tip=tip, d=shape, cls="link", stroke_width=width))
     names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
-    for tier, top in at:
-        wide, high = tier.size
-        corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
+    for drawn_tier, top in at:
+        wide, high = drawn_tier.size
+        corners = ((a - wide / 2, b - high / 2) for a, b in (drawn_tier.middle(cell, top) for cell in drawn_tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-        boxes.append(el("path", tip=PLURAL[tier.name], d=shape, cls=SHADES.get(tier.name, "c4")))
-    return drawing(y, f"Fabric of {built.site}: {names}", [*_frames(built, at), *lines, *boxes, *drawn])
-
-
-def _heading(built: BuiltFabric) -> list[tuple[str, str]]:
-    design, of = built.design, Counter[str]()
-    for tier, model in zip(built.fabric.tiers, built.fabric.models, strict=True):
-        of[model] += tier.switches
-    models = f" ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
-    switches = counted(built.fabric.switches, "switch") + (f" of {built.fabric.boxes}" if len(of) == 1 else models)
-    cables = counted(sum(stage.count for stage in stages(design)), "cable")
-    part = "Drawn: the racks of one leaf domain"
-    part += f", one {'group' if design.grouped else 'pod'} of {design.pods:,}" if design.pods > 1 else ""
-    part += f", one zone of {design.zones:,}" if design.zones > 1 else ""
-    part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
-    return _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
+        boxes.append(el("path", tip=PLURAL[drawn_tier.name], d=shape, cls=SHADES.get(drawn_tier.name, "c4")))
+    frames, where = list[str](), {drawn_tier.name: (top, top + drawn_tier.height) for drawn_tier, top in at}
+    for count, first, out in ((design.zones, "core", 4.0), (design.pods, "spine", 1.0)) if not design.single else ():
+        top, foot = where.get(first, where["leaf"])[0] - GAP / 2 - out / 4, where["leaf"][1] + GAP / 2 + out / 4
+        for behind in range(min(count - 1, 2), -1, -1):
+            left, up = LEFT - out + STACK * behind, top - STACK * behind
+            frames.append(rect(left, up, RIGHT - LEFT + 2 * out, foot - top, "box"))
+    return drawing(y, f"Fabric of {built.site}: {names}", [*frames, *lines, *boxes, *drawn])
 
 
 def _tiers(built: BuiltFabric) -> list[DrawnTier]:
@@ -260,17 +261,6 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
     if design.wan_ports:
         links.append(DrawnLinks("trunk", design.wan_gateway_links, design.wan_ports, gbps))
     return links[::-1]
-
-
-def _frames(built: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
-    where = {tier.name: (top, top + tier.height) for tier, top in at}
-    for count, first, out in ((built.design.zones, "core", 4.0), (built.design.pods, "spine", 1.0)):
-        if count < 1 or built.design.single:
-            continue
-        top, foot = where.get(first, where["leaf"])[0] - GAP / 2 - out / 4, where["leaf"][1] + GAP / 2 + out / 4
-        for behind in range(min(count - 1, 2), -1, -1):
-            left, up = LEFT - out + STACK * behind, top - STACK * behind
-            yield rect(left, up, RIGHT - LEFT + 2 * out, foot - top, "box")
 
 
 def _styled(content: str, cls: str, room: float = WORDS) -> list[tuple[str, str]]:
@@ -358,12 +348,20 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     at, drawn, height, in_us = _base_map({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
     spoken: list[tuple[str, str, str]] = []  # what is written half way between two places
     if plan.wan and fibre:
-        drawn += _spans(at, plan.wan, fibre)
-        drawn += [_dot(name, at[name], 1.6) for name in cities]
         spans = {edge.id: edge for edge in plan.wan.edges}
+        used = {name for demand in plan.wan.demands for route in demand.routes for name in route.edges}
+        dark = [span for span in fibre.fibre_edges if span.name not in spans]
+        drawn += [line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit") for span in dark]
+        most = max((edge.wavelengths for edge in plan.wan.edges), default=1) or 1
+        for edge in sorted(plan.wan.edges, key=lambda edge: edge.id in used):
+            tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
+            cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
+            width = THIN + (THICK - THIN) * edge.wavelengths / most
+            drawn.append(line(*at[edge.a], *at[edge.b], cls, tip, width))
+        drawn += [_dot(name, at[name], 1.6) for name in cities]
         for route in (demand.routes[0] for demand in plan.wan.demands if demand.priority == 0 and demand.routes):
-            if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
-                spoken.append((edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
+            if middle := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
+                spoken.append((middle.a, middle.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
     else:
         drawn += [line(*at[corridor.a], *at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
@@ -391,19 +389,6 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
 
 def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
     return el("circle", tip=name, cx=at[0], cy=at[1], r=radius, cls=cls)
-
-
-def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
-    lit = {edge.id for edge in wan.edges}
-    for span in fibre.fibre_edges:
-        if span.name not in lit:
-            yield line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit")
-    used = {name for demand in wan.demands for route in demand.routes for name in route.edges}
-    most = max((edge.wavelengths for edge in wan.edges), default=1) or 1
-    for edge in sorted(wan.edges, key=lambda edge: edge.id in used):
-        tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
-        cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
-        yield line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most)
 
 
 @dataclass(frozen=True, slots=True)

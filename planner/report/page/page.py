@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
-from planner.instance.grid import Grid, PowerNode
+from planner.instance.grid import Grid
 from planner.physics.plan_physics import layout_faults
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
@@ -107,10 +107,21 @@ def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, 
     rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
     racks = rules.min_site_modules * hardware.racks_per_module
     least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
+    rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
+    built = {line.id: line.max_circuits for line in grid.new_lines}
     for node in grid.nodes:
         if not node.site or node.id in taken:
             continue
-        limits = dict(_limits(plan, grid, node, drawn))
+        limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
+        if rules.headroom and "headroom" not in rules.soft:
+            area = areas[node.balancing_authority]
+            limits[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
+        if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in rules.soft:
+            usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
+            if usable is not None:
+                limits["interconnect"] = usable / rule.share
+        if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in rules.soft:
+            limits["land for cooling"] = node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
         name = min(limits, key=lambda name: limits[name], default="")
         most = limits.get(name, float("inf"))
         why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
@@ -121,21 +132,6 @@ def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, 
         elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
             why = f"{counted(rules.max_sites, 'site')} at most"
         yield most, node.id, amount(most) if limits else "not limited", name or "-", why
-
-
-def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield, for the page's map, the MW that each hard rule lets a place hold with the open sites and all lines."""
-    rule, soft, hardware = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
-    for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
-        if area.id == node.balancing_authority:
-            yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
-    if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
-        built = {line.id: line.max_circuits for line in grid.new_lines}
-        usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
-        if usable is not None:
-            yield "interconnect", usable / rule.share
-    if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in soft:
-        yield "land for cooling", node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
 
 
 def schedules(plan: Plan) -> Shown:
@@ -419,11 +415,23 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
+    # A column a plan: figures of the first screen, purchases, limits and risks.
+    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for _, plan in plans]
+    for label in dict.fromkeys(label for own in figures for label in own):
+        rows.append((label, *(own.get(label, "-") for own in figures)))
+    first = [[statement for statement in own if statement.first] for own in reported]
+    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
+    texts = [by_section(own, _on_page) for own in compared]
+    for section in dict.fromkeys(name for own in texts for name in own):
+        # Sentences are joined by spaces, and phrases by semicolons.
+        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
+    side_by_side = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
         sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
+        comparison=side_by_side if len(plans) > 1 else None,
     )
 
 
@@ -494,20 +502,3 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
         shown = charts.PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
         yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
-
-
-def side_by_side(
-    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
-) -> charts.PageTable:
-    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
-    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
-    for label in dict.fromkeys(label for own in figures for label in own):
-        rows.append((label, *(own.get(label, "-") for own in figures)))
-    first = [[statement for statement in own if statement.first] for own in reported]
-    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own, _on_page) for own in compared]
-    for section in dict.fromkeys(name for own in texts for name in own):
-        # Sentences are joined by spaces, and phrases by semicolons.
-        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
