@@ -76,30 +76,26 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
         yield Statement("figure", "sites", text, index < NAMED_LINKS)
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
         yield Statement("figure", "sites", lit)
-    yield from _works(split)
+    for built in split.new_lines:
+        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
+    for bought in split.upgrades:
+        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
+        yield Statement("choice", "sites", text, True)
+    for excess in split.excess:
+        weighs = f"{money(excess.usd_per_year)} a year in the choice, not billed"
+        text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
+        yield Statement("warning", "sites", text, True)
+    for name, run in split.scenarios.items():
+        runs, whole = sum(run.running_mw.values()), sum(site.facility_mw for site in split.sites)
+        curtailed = runs < whole * (1 - 1e-6)
+        of, lost = (f" of {_drawn(whole)}", "; days to train are those of full power") if curtailed else ("", "")
+        spent = f"energy{' and work left undone' * curtailed} {money(run.energy_usd_per_year)} a year"
+        yield Statement("figure", "sites", f"In {name}: {_drawn(runs)}{of} run, {spent}{lost}.", curtailed)
     if grid is not None and grid.rules.grid_model == "dc":
         load = sum(node.load_mw for node in grid.nodes)
         other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
         survives = SURVIVES.get(grid.rules.n1, "any one circuit or unit out")
         yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
-
-
-def _works(sites: SitesPlan) -> Iterator[Statement]:
-    for built in sites.new_lines:
-        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
-    for bought in sites.upgrades:
-        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
-        yield Statement("choice", "sites", text, True)
-    for excess in sites.excess:
-        weighs = f"{money(excess.usd_per_year)} a year in the choice, not billed"
-        text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
-        yield Statement("warning", "sites", text, True)
-    for name, run in sites.scenarios.items():
-        runs, whole = sum(run.running_mw.values()), sum(site.facility_mw for site in sites.sites)
-        curtailed = runs < whole * (1 - 1e-6)
-        of, lost = (f" of {_drawn(whole)}", "; days to train are those of full power") if curtailed else ("", "")
-        spent = f"energy{' and work left undone' * curtailed} {money(run.energy_usd_per_year)} a year"
-        yield Statement("figure", "sites", f"In {name}: {_drawn(runs)}{of} run, {spent}{lost}.", curtailed)
 
 
 def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:

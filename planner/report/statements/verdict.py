@@ -14,7 +14,7 @@ from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import LayoutPlan, name_of_part
+from planner.plan.plan_sections import name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible_ranges import implausible
 from planner.report.statements.sites_and_fabric import racks_of
@@ -51,8 +51,7 @@ def verdict(plan: Plan) -> Iterator[Statement]:
     elif objective.value is not None:
         yield Statement("verdict", "verdict", f"{_comes_to(plan, objective.value)} {_sureness(plan)}", True)
         yield from _ends(plan)
-        yield from _alternatives(plan)
-        yield from _other_plans(plan, objective.value)
+        yield from _other_choices(plan, objective.value)
 
 
 def _comes_to(plan: Plan, value: float) -> str:
@@ -164,32 +163,23 @@ def _ends(plan: Plan) -> Iterator[Statement]:
             yield Statement("proof", "verdict", f"Within {share}: {what.format(percent(ends[name].value))}; {sure}.")
 
 
-def _alternatives(plan: Plan) -> Iterator[Statement]:
-    others, proof = plan.instance.hardware.alternatives, plan.proof
-    if not others:
-        return
+def _other_choices(plan: Plan, value: float) -> Iterator[Statement]:
+    """State what other GPUs, cheaper and simpler plans and a layout free of its framework's rules come to."""
+    others, proof, proven = plan.instance.hardware.alternatives, plan.proof, plan.status == "optimal"
     head = f"Chosen among {len(others) + 1} GPUs"
-    if plan.objective.name == "finish_date" and plan.status == "optimal":
+    if others and plan.objective.name == "finish_date" and proven:
         yield Statement("choice", "verdict", f"{head} by the end; no other ends as soon.", True)
-        return
-    if proof is None or len(proof.alternatives) != len(others) or plan.status != "optimal":
-        why = "the plan holds no proof of the others" if plan.status == "optimal" else "not proven the best"
+    elif others and (proof is None or len(proof.alternatives) != len(others) or not proven):
+        why = "the plan holds no proof of the others" if proven else "not proven the best"
         yield Statement("choice", "verdict", f"{head}; {why}.", True)
-        return
-    texts = []
-    for other, own in zip(proof.alternatives, others, strict=True):
-        known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
-        texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
-    own_wait = _ready(plan.instance.hardware.ready_months)
-    text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
-    yield Statement("choice", "verdict", text, True, instead=True)
-
-
-def _ready(months: float) -> str:
-    return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
-
-
-def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
+    elif proof is not None and others:
+        texts = []
+        for other, own in zip(proof.alternatives, others, strict=True):
+            known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
+            texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
+        own_wait = _ready(plan.instance.hardware.ready_months)
+        text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
+        yield Statement("choice", "verdict", text, True, instead=True)
     cheaper, simplest, freed = plan.objective.cheaper, plan.objective.simplest, plan.objective.freed
     if cheaper is not None and plan.cost is not None and value:
         saved = plan.counted_usd - cheaper.capital_usd
@@ -209,6 +199,10 @@ def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
         faster = f"{percent(freed.faster)} faster"
         text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
         yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
+
+
+def _ready(months: float) -> str:
+    return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
@@ -337,7 +331,25 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     for note in not_modelled_notes(plan.instance):
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
-        yield from _idle_gpus(plan, plan.layout)
+        layout, idle, bought = plan.layout, plan.layout.gpus_idle, plan.layout.gpus_used + plan.layout.gpus_idle
+        racks, reliability = racks_of(plan) or 0, plan.reliability
+        each, spare = bought // max(racks, 1), 0
+        if reliability is not None:
+            stand_by = sum(reliability.spare_racks_by_site.values())
+            spare = reliability.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
+        if idle - spare >= IDLE * bought:
+            usd = plan.cost.capex_usd.get("racks") if plan.cost else None
+            worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
+            unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
+            work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
+            spares = f", {spare:,} more are spares" if spare else ""
+            share = short_percent((idle - spare) / bought)
+            text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
+            if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
+                # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
+                why = f"TP {layout.degrees[0]} x CP {layout.degrees[1]} uses {work}"
+                text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
+            yield Statement("warning", "layout", text, True)
         reasons = list(step_prediction.extrapolations(plan.instance, plan.layout).values())
         if len(reasons) > 1:
             text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
@@ -348,28 +360,6 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
         text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
         yield Statement("warning", "money", text, True)
-
-
-def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
-    idle, bought = layout.gpus_idle, layout.gpus_used + layout.gpus_idle
-    racks, reliability = racks_of(plan) or 0, plan.reliability
-    each, spare = bought // max(racks, 1), 0
-    if reliability is not None:
-        stand_by = sum(reliability.spare_racks_by_site.values())
-        spare = reliability.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
-    if idle - spare < IDLE * bought:
-        return
-    usd = plan.cost.capex_usd.get("racks") if plan.cost else None
-    worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
-    work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
-    spares = f", {spare:,} more are spares" if spare else ""
-    text = f"{idle - spare:,} of {bought:,} GPUs ({short_percent((idle - spare) / bought)}) are idle{spares}{worth}."
-    if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
-        # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
-        why = f"TP {layout.degrees[0]} x CP {layout.degrees[1]} uses {work}"
-        text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
-    yield Statement("warning", "layout", text, True)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
