@@ -160,7 +160,7 @@ def require_writable(*outputs: Path | None) -> None:
                 raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
             if target.is_dir():
                 raise InputError(f"{output}: is a folder; name a file in it")
-            if not _is_device(target):
+            if target.is_file() or not target.exists():
                 temporary_name(target).touch()  # only a trial shows a read-only disk or a name that is too long
             elif not os.access(target, os.W_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES))
@@ -173,10 +173,6 @@ def require_writable(*outputs: Path | None) -> None:
 def _remove(path: Path) -> None:
     with suppress(OSError):  # its name itself may be what the disk refuses
         path.unlink(missing_ok=True)
-
-
-def _is_device(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def temporary_name(path: Path) -> Path:
@@ -213,7 +209,7 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
     """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where it cannot be written."""
     target = Path(os.path.realpath(path))
     try:
-        if _is_device(target):
+        if target.exists() and not target.is_file() and not target.is_dir():  # a device
             _write(target, pieces())
         else:
             _write(temporary_name(target), pieces())

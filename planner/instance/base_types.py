@@ -18,12 +18,6 @@ Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
 
 
-def _takes_flags(annotation: Any) -> bool:
-    """Return whether a field of frozen data may be true or false, or is no number, which refuses them itself."""
-    kinds = set(re.findall(r"\w+", str(annotation)))
-    return not kinds & {"int", "float"} or bool(kinds & {"bool", "Any"})
-
-
 class Frozen(BaseModel):
     """Base type of immutable data that refuses unknown keys and non-finite numbers."""
 
@@ -33,8 +27,10 @@ class Frozen(BaseModel):
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false where frozen data have a number: pydantic takes them for 1 and 0."""
-        if isinstance(value, bool) and not _takes_flags(cls.model_fields[info.field_name or ""].annotation):
-            raise PydanticCustomError("number_type", "Input should be a valid number")
+        if isinstance(value, bool):
+            kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
+            if kinds & {"int", "float"} and not kinds & {"bool", "Any"}:
+                raise PydanticCustomError("number_type", "Input should be a valid number")
         return value
 
     def replaced(self, **values: Any) -> Self:
