@@ -9,7 +9,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import combinations
@@ -318,26 +318,6 @@ def outline() -> dict[str, list[list[list[float]]]]:
     return {name: data[name] for name in ("outline", "borders")}
 
 
-def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str], float, bool]:
-    """Return a plan's base map: where places lie, the land under them, its height, and whether that is the US."""
-    points, on_outline = projected(list(places.values()))
-    land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
-    if on_outline:
-        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
-    xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
-    wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
-    left, top = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys)
-
-    def at(point: Point) -> Point:
-        return MARGIN + (point[0] - left) * scale, MARGIN + (top - point[1]) * scale
-
-    drawn = [path([at(point) for point in part], "border") for part in land["borders"]]
-    drawn += [path([at(point) for point in part], "coast") for part in land["outline"]]
-    by_name = {name: at(point) for name, point in zip(places, points, strict=True)}
-    return by_name, drawn, tall * scale + 2 * MARGIN, on_outline
-
-
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
     sites = plan.sites.sites if plan.sites else ()
@@ -345,7 +325,22 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     fibre = plan.instance.wan if plan.wan else None
     meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
     cities = {node.id: (node.latitude, node.longitude) for node in meets}
-    at, drawn, height, in_us = _base_map({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
+    places = {**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}}
+    points, in_us = projected(list(places.values()))
+    land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
+    if in_us:
+        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
+    xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
+    wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
+    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
+    left, top, height = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), tall * scale + 2 * MARGIN
+
+    def placed(point: Point) -> Point:
+        return MARGIN + (point[0] - left) * scale, MARGIN + (top - point[1]) * scale
+
+    drawn = [path([placed(point) for point in part], "border") for part in land["borders"]]
+    drawn += [path([placed(point) for point in part], "coast") for part in land["outline"]]
+    at = {name: placed(point) for name, point in zip(places, points, strict=True)}
     spoken: list[tuple[str, str, str]] = []  # what is written half way between two places
     if plan.wan and fibre:
         spans = {edge.id: edge for edge in plan.wan.edges}
@@ -356,39 +351,34 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         for edge in sorted(plan.wan.edges, key=lambda edge: edge.id in used):
             tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
             cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
-            width = THIN + (THICK - THIN) * edge.wavelengths / most
-            drawn.append(line(*at[edge.a], *at[edge.b], cls, tip, width))
-        drawn += [_dot(name, at[name], 1.6) for name in cities]
+            drawn.append(line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most))
+        drawn += [el("circle", tip=name, cx=at[name][0], cy=at[name][1], r=1.6, cls="node") for name in cities]
         for route in (demand.routes[0] for demand in plan.wan.demands if demand.priority == 0 and demand.routes):
             if middle := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
                 spoken.append((middle.a, middle.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
     else:
         drawn += [line(*at[corridor.a], *at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
-            for end in (link.a, link.b):
-                if end not in at:
-                    problem = f"wan.links: {link.a} - {link.b}: {end!r} is no site of the plan"
-                    raise InputError(f"{problem}; see what `planner check` says of the plan")
+            if missing := [end for end in (link.a, link.b) if end not in at]:
+                problem = f"wan.links: {link.a} - {link.b}: {missing[0]!r} is no site of the plan"
+                raise InputError(f"{problem}; see what `planner check` says of the plan")
             drawn.append(line(*at[link.a], *at[link.b], "wan"))
             spoken.append((link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
     names = [Label(((at[a][0] + at[b][0]) / 2, (at[a][1] + at[b][1]) / 2), 0.0, far, "small") for a, b, far in spoken]
     others = [node for node in grid.nodes if node.id not in {site.id for site in sites}]
-    drawn += [_dot(x.id, at[x.id], *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others]
+    spots = ((x.id, *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others)
+    drawn += [el("circle", tip=x, cx=at[x][0], cy=at[x][1], r=radius, cls=cls) for x, radius, cls in spots]
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
         drawn.append(el("circle", cx=at[site.id][0], cy=at[site.id][1], r=radius, cls="site"))
         names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
     candidates = [node.id for node in others if node.site]
-    if len(candidates) <= MAX_NAMES:
-        names += [Label(at[name], 2.8, name, "small", must=False) for name in candidates]
-    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
-    alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
+    few = candidates if len(candidates) <= MAX_NAMES else []
+    names += [Label(at[name], 2.8, name, "small", must=False) for name in few]
+    told = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
+    alt = f"Map of the sites: {'; '.join(told) or 'none is open'}"
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us
-
-
-def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
-    return el("circle", tip=name, cx=at[0], cy=at[1], r=radius, cls=cls)
 
 
 @dataclass(frozen=True, slots=True)

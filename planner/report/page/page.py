@@ -1,7 +1,7 @@
 """The HTML page of one plan or several: blocks of a plan's sections, and every figure of the plan in tables."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from itertools import groupby, islice
@@ -332,28 +332,24 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
     entries = {key: entry for key, entry in pairs if key not in NOT_SHOWN}
     kinds = {tuple(sorted(entry)) if isinstance(entry, dict) else None for _, entry in pairs}
     if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
-        yield from _grid(path, entries, name)
+        # Few are columns side by side, many are rows.
+        every = (item for entry in entries.values() for item in entry.items())
+        keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
+        names = [_called(key, entry) for key, entry in entries.items()]
+        cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
+        heads = tuple(_name(f"{path}.0", key) for key in keys)
+        if keys and len(entries) <= ACROSS:
+            yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
+        elif keys:
+            more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
+            rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+            yield charts.PageTable(name + more, ("", *heads), rows)
     elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
         is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
         yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
     objects = (item for item in entries.items() if item[1] and isinstance(item[1], (dict, list)))
     for key, entry in islice((item for item in objects if not _is_figure(item[1])), LISTED_ROWS):
         yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
-
-
-def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
-    """Yield one page table of entries with the same keys: few are columns side by side, many are rows."""
-    every = (item for entry in entries.values() for item in entry.items())
-    keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
-    names = [_called(key, entry) for key, entry in entries.items()]
-    cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
-    heads = tuple(_name(f"{path}.0", key) for key in keys)
-    if keys and len(entries) <= ACROSS:
-        yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
-    elif keys:
-        more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-        rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
-        yield charts.PageTable(name + more, ("", *heads), rows)
 
 
 def _is_figure(value: Any) -> bool:
