@@ -16,10 +16,12 @@ from itertools import combinations
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric
-from planner.instance.grid import Grid
+from planner.instance.grid import Grid, PowerNode
+from planner.instance.network import FibreNode
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import Site
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
@@ -321,11 +323,10 @@ def outline() -> dict[str, list[list[list[float]]]]:
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
     sites = plan.sites.sites if plan.sites else ()
-    nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
     fibre = plan.instance.wan if plan.wan else None
     meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
-    cities = {node.id: (node.latitude, node.longitude) for node in meets}
-    places = {**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}}
+    every: list[FibreNode | PowerNode | Site] = [*meets, *grid.nodes, *sites]
+    places = {place.id: (place.latitude, place.longitude) for place in every}
     points, in_us = projected(list(places.values()))
     land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
     if in_us:
@@ -345,14 +346,14 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     if plan.wan and fibre:
         spans = {edge.id: edge for edge in plan.wan.edges}
         used = {name for demand in plan.wan.demands for route in demand.routes for name in route.edges}
-        dark = [span for span in fibre.fibre_edges if span.name not in spans]
+        dark = (span for span in fibre.fibre_edges if span.name not in spans)
         drawn += [line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit") for span in dark]
         most = max((edge.wavelengths for edge in plan.wan.edges), default=1) or 1
         for edge in sorted(plan.wan.edges, key=lambda edge: edge.id in used):
             tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
             cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
             drawn.append(line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most))
-        drawn += [el("circle", tip=name, cx=at[name][0], cy=at[name][1], r=1.6, cls="node") for name in cities]
+        drawn += [el("circle", tip=x.id, cx=at[x.id][0], cy=at[x.id][1], r=1.6, cls="node") for x in meets]
         for route in (demand.routes[0] for demand in plan.wan.demands if demand.priority == 0 and demand.routes):
             if middle := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
                 spoken.append((middle.a, middle.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
@@ -374,8 +375,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         drawn.append(el("circle", cx=at[site.id][0], cy=at[site.id][1], r=radius, cls="site"))
         names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
     candidates = [node.id for node in others if node.site]
-    few = candidates if len(candidates) <= MAX_NAMES else []
-    names += [Label(at[name], 2.8, name, "small", must=False) for name in few]
+    names += [Label(at[x], 2.8, x, "small", must=False) for x in (candidates if len(candidates) <= MAX_NAMES else ())]
     told = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
     alt = f"Map of the sites: {'; '.join(told) or 'none is open'}"
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us
