@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,38 +87,45 @@ def sweep(
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
     with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
-        sweeping = SweepProgress(total=total, counts=Counter())
+        counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 
         def read(tasks: "Iterable[Task]") -> "Iterator[Task]":
             """Yield the tasks of a sweep, and count those that an earlier run finished."""
             for task in tasks:
                 if task.key in before:
-                    sweeping.resumed += 1
-                    sweeping.counts[before[task.key]] += 1
+                    counts[before[task.key]] += 1
                 keys.add(task.key)
                 yield task
+
+        def line(new: int) -> str:
+            """Write the points done, per minute and by status, and the remaining time; `new` are of this run."""
+            rate = new / (time.monotonic() - started)
+            left = f", {60 * rate:.3g} points/min, {duration((total - counts.total()) / rate)} left" if new else ""
+            others = "".join(f", {count} {state}" for state, count in sorted(counts.items()) if state != "optimal")
+            return f"{counts.total()}/{total} points{left}{others}"
 
         each = chain(list(read(first)), read(tasks))
         try:
             cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
             with cluster as executor, progress.line() as report:
-                report(sweeping.line())
-                for row in rows_of(each, options, finished=before, executor=executor, workers=workers):
+                report(line(0))
+                found = rows_of(each, options, finished=before, executor=executor, workers=workers)
+                for new, row in enumerate(found, 1):
                     store.append(row)
-                    sweeping.counts[row.status] += 1
-                    report(sweeping.line())
+                    counts[row.status] += 1
+                    report(line(new))
         except KeyboardInterrupt:
-            _end(store, sweeping, keys, ExitCode.INTERRUPTED)
-        _end(store, sweeping, keys, ExitCode.DONE)
+            status = ExitCode.INTERRUPTED
+        _end(store, total, keys, status)
 
 
-def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
+def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
     from planner.sweeps.row_store import latest
 
     store.tabulate()
     counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
     by_status = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
-    summary = f"{counts.total()} of {progress.total} points ({by_status})"
+    summary = f"{counts.total()} of {total} points ({by_status})"
     if status == ExitCode.INTERRUPTED:
         print(f"interrupted with {summary} in {store.path}; go on with --resume", file=sys.stderr)
     else:
@@ -136,25 +143,6 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     if status == ExitCode.DONE:
         status = ExitCode.UNVERIFIED if doubted else ExitCode.LIMIT if set(counts) == {"unknown"} else status
     raise Exit(status)
-
-
-@dataclass(slots=True, kw_only=True)
-class SweepProgress:
-    """Progress of a running sweep: its points done, by status, and the rate."""
-
-    total: int
-    counts: Counter[str]
-    resumed: int = 0  # rows of an earlier run
-    started: float = field(default_factory=time.monotonic)
-
-    def line(self) -> str:
-        """Write the points per minute, the remaining time and the failures of a running sweep."""
-        rows, rate_text = self.counts.total(), ""
-        if new := rows - self.resumed:
-            rate = new / (time.monotonic() - self.started)
-            rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
-        others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
-        return f"{rows}/{self.total} points{rate_text}{others}"
 
 
 def plot(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
-@dataclass(frozen=True, slots=True)
-class PageFigure:
+class PageFigure(NamedTuple):
     """A figure of a plan as text on its page, with its path and exact value, which let a reader check it."""
 
     path: str
@@ -32,8 +30,7 @@ PageCell = str | PageFigure
 PageRow = tuple[PageCell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(NamedTuple):
     """A table of a page; `text_columns` hold text instead of figures."""
 
     caption: str
@@ -42,16 +39,14 @@ class PageTable:
     text_columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A drawing or chart of a page as SVG, and its caption."""
 
     svg: str
     caption: str
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """A headline figure of a page: its likely range in words, and as shares of the bar that it is drawn in."""
 
     label: str
@@ -154,8 +149,7 @@ NICE = (1.0, 2.0, 2.5, 5.0, 10.0)  # steps between marks of an axis, times a pow
 MARKS = 5  # of an axis at most
 
 
-@dataclass(frozen=True, slots=True)
-class ChartLine:
+class ChartLine(NamedTuple):
     """A line of a chart: its points by ascending x; `shade` is the number of its colour."""
 
     name: str
@@ -163,8 +157,7 @@ class ChartLine:
     shade: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChartAxis:
+class ChartAxis(NamedTuple):
     """An axis of a chart: its name, how a value reads, and the marks to choose from; without marks even ones."""
 
     name: str

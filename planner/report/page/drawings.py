@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import combinations
+from typing import NamedTuple
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric
@@ -381,8 +382,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A label of a map at a place; an optional one is left out where there is no room."""
 
     at: Point

@@ -7,11 +7,10 @@ import io
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import InputError, needed
 from planner.plan.plan import LANES, Cost, Curve, Plan, changed_decisions, decisions_of, proven_knee
@@ -106,8 +105,7 @@ STYLE: dict[str, Any] = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt
 STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
-@dataclass(frozen=True, slots=True)
-class PlotRequest:
+class PlotRequest(NamedTuple):
     """The columns of a sweep's rows to plot, and how."""
 
     x: str
