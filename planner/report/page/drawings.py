@@ -49,9 +49,11 @@ class DrawnTier:
     """The boxes of a drawn fabric's tier, row by row from the bottom, and how many switches the site has."""
 
     def __init__(
-        self, name: str, boxes: int, columns: int, total: int, notes: tuple[str, ...] = (), *, ring: bool = False
+        self, name: str, boxes: int, total: int, *notes: str, columns: int | None = None, ring: bool = False
     ) -> None:
+        columns = columns or -(-boxes // -(-boxes // ACROSS))  # side by side, else in rows of one length
         self.name, self.columns, self.ring = name, columns, ring
+        self.top = 0.0  # units: where its boxes begin
         deep = LEAVES_DEEP if name == "leaf" else DEEP
         every = ((box % columns, box // columns) for box in range(boxes))
         self.cells = [(column, row) for column, row in every if column < ACROSS and row < deep]
@@ -68,14 +70,14 @@ class DrawnTier:
         self.words = _styled(f"{total:,} {name if total == 1 else PLURAL[name]}", "strong")
         self.words += [line for note in (more, *notes) for line in _styled(note, "small")]
 
-    def middle(self, cell: tuple[int, int], top: float) -> Point:
-        """Return the middle of a box of a drawn tier (a ring's from its foot) whose boxes begin at height `top`."""
+    def middle(self, cell: tuple[int, int]) -> Point:
+        """Return the middle of a box of a drawn tier (a ring's from its foot)."""
         if self.ring:
             angle = 2 * math.pi * (cell[0] + cell[1] * self.columns + 0.5 - self.columns / 2) / len(self.cells)
-            return (LEFT + RIGHT) / 2 + RING * math.sin(angle), top + self.height / 2 + RING * math.cos(angle)
+            return (LEFT + RIGHT) / 2 + RING * math.sin(angle), self.top + self.height / 2 + RING * math.cos(angle)
         wide, high = self.pitch
         left = (LEFT + RIGHT - wide * min(self.columns, ACROSS)) / 2
-        return left + wide * (cell[0] + 0.5), top + self.height - high * (cell[1] + 0.5)
+        return left + wide * (cell[0] + 0.5), self.top + self.height - high * (cell[1] + 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +96,31 @@ class DrawnLinks:
 
     def words(self, above: DrawnTier, below: DrawnTier) -> list[tuple[str, str]]:
         """Write the lines of text on the links between two drawn tiers, each with its style."""
-        ends = {end[1] for end in self.between((above, 0.0), (below, 0.0))}
+        ends = {end[1] for end in self.between(above, below)}
         alone = len(ends) == 1 < sum(row == 0 for _, row in below.cells) and self.shape == "pairs"
         reported = [f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"]
         reported += [f"of one {below.name} drawn"] * alone
         return [line for note in reported for line in _styled(note, "small quiet")]
 
-    def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
-        """Return the ends of the lines between two drawn tiers, each with the height where its boxes begin."""
-        (high, high_top), (low, low_top) = above, below
+    def between(self, high: DrawnTier, low: DrawnTier) -> Lines:
+        """Return the ends of the lines between two drawn tiers."""
         if self.shape == "inside":  # where they are many, those of one router
-            first, *others = points = [high.middle(cell, high_top) for cell in high.cells]
+            first, *others = points = [high.middle(cell) for cell in high.cells]
             few = len(points) * len(others) <= 2 * MANY
             return list(combinations(points, 2)) if few else [(first, other) for other in others]
-        foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
-        tops = [(high.middle(box, high_top)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
+        foot = high.top + (high.height - BOX / 2 if high.ring else high.height)
+        tops = [(high.middle(box)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
         if high.ring:
-            tops = [high.middle(cell, high_top) for cell in high.cells if cell[1] == 0]
+            tops = [high.middle(cell) for cell in high.cells if cell[1] == 0]
         last = max(row for _, row in low.cells)
-        feet = [(low.middle(cell, low_top)[0], low_top) for cell in low.cells if cell[1] == last]
+        feet = [(low.middle(cell)[0], low.top) for cell in low.cells if cell[1] == last]
         centre = (LEFT + RIGHT) / 2
         if self.shape == "columns":
-            return list(zip(tops, [(x, low_top) for x, _ in tops], strict=True))
+            return list(zip(tops, [(x, low.top) for x, _ in tops], strict=True))
         if self.shape == "hub":
-            return [(top, (centre, low_top)) for top in tops]
+            return [(top, (centre, low.top)) for top in tops]
         if self.shape == "trunk":
-            return [((centre, foot), (centre, low_top))]
+            return [((centre, foot), (centre, low.top))]
         half = len(feet) // 2
         return [(top, at) for at in (feet if len(feet) * len(tops) <= MANY else feet[half : half + 1]) for top in tops]
 
@@ -150,7 +151,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
         if level.switches != counts[level.name]:
             stated = f"{level.switches:,} {level.name} switches are stated"
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
-    tiers, links = _tiers(built), _links(built)
+    tiers, links = _tiers_and_links(built)
     of = Counter[str]()
     for tier, model in zip(fabric.tiers, fabric.models, strict=True):
         of[model] += tier.switches
@@ -163,21 +164,19 @@ def fabric_tiers(built: BuiltFabric) -> str:
     part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
     heading = _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
     drawn, y = _written(heading, 0)
-    tops, y = list[float](), y + GAP
+    y += GAP
     for drawn_tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
-        tops.append(y + GAP)
+        drawn_tier.top = y + GAP
         words, foot = _written(drawn_tier.words, y)
-        drawn, y = drawn + words, max(foot, tops[-1] + drawn_tier.height) + GAP
+        drawn, y = drawn + words, max(foot, drawn_tier.top + drawn_tier.height) + GAP
         if link is not None and below is not None:
             spoken = link.words(drawn_tier, below)
             words, foot = _written(spoken, y + (FAN - LINE * len(spoken)) / 2)
             drawn, y = drawn + words, max(y + FAN, foot)
-    at = list(zip(tiers, tops, strict=True))
     scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))
     inside = DrawnLinks("inside", 0, design.leaf_bundle, built.switch.port_gbps)
-    drawn_links = [*zip(links, at, at[1:], strict=False), *((inside, leaf, leaf) for leaf in at if leaf[0].ring)]
-    lines = []
-    for link, upper, lower in drawn_links:
+    lines, rings = [], ((inside, leaf, leaf) for leaf in tiers if leaf.ring)
+    for link, upper, lower in (*zip(links, tiers, tiers[1:], strict=False), *rings):
         ends = link.between(upper, lower)
         shape = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
         rate = link.each * link.gbps
@@ -186,21 +185,22 @@ def fabric_tiers(built: BuiltFabric) -> str:
         lines.append(el("path", tip=tip, d=shape, cls="link", stroke_width=width))
     names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
-    for drawn_tier, top in at:
+    for drawn_tier in tiers:
         wide, high = drawn_tier.size
-        corners = ((a - wide / 2, b - high / 2) for a, b in (drawn_tier.middle(cell, top) for cell in drawn_tier.cells))
+        corners = ((a - wide / 2, b - high / 2) for a, b in map(drawn_tier.middle, drawn_tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
         boxes.append(el("path", tip=PLURAL[drawn_tier.name], d=shape, cls=SHADES.get(drawn_tier.name, "c4")))
-    frames, where = list[str](), {drawn_tier.name: (top, top + drawn_tier.height) for drawn_tier, top in at}
+    frames, named = list[str](), {drawn_tier.name: drawn_tier for drawn_tier in tiers}
     for count, first, out in ((design.zones, "core", 4.0), (design.pods, "spine", 1.0)) if not design.single else ():
-        top, foot = where.get(first, where["leaf"])[0] - GAP / 2 - out / 4, where["leaf"][1] + GAP / 2 + out / 4
+        leaf, top = named["leaf"], named.get(first, named["leaf"]).top - GAP / 2 - out / 4
+        foot = leaf.top + leaf.height + GAP / 2 + out / 4
         for behind in range(min(count - 1, 2), -1, -1):
             left, up = LEFT - out + STACK * behind, top - STACK * behind
             frames.append(rect(left, up, RIGHT - LEFT + 2 * out, foot - top, "box"))
     return drawing(y, f"Fabric of {built.site}: {names}", [*frames, *lines, *boxes, *drawn])
 
 
-def _tiers(built: BuiltFabric) -> list[DrawnTier]:
+def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLinks]]:
     design, counts, word = built.design, switch_counts(built.design), "group" if built.design.grouped else "pod"
     rails, domains = min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains)
     if design.single:
@@ -215,34 +215,23 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     racks = min(design.domain_racks, design.racks)
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
     own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
-    tiers = [DrawnTier("rack", racks, _columns(racks), design.racks, (own,))]
+    tiers = [DrawnTier("rack", racks, design.racks, own)]
     shared = {"core": design.core_boxes, "super-spine": design.core_boxes or design.super_spine_boxes}
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
     for tier in built.fabric.tiers:
         up = f", {tier.up_ports:,} up, {to_one(tier.oversubscription, 3)}" if tier.up_ports else ", none up"
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
-        columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
-        if shared.get(tier.name):
-            columns = _columns(drawn)
-        notes = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ()))
-        tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring=ring and tier.name == "leaf"))
+        across = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else None
+        across = None if shared.get(tier.name) else across
+        notes, is_ring = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ())), ring and tier.name == "leaf"
+        tiers.append(DrawnTier(tier.name, drawn, counts[tier.name], *notes, columns=across, ring=is_ring))
     if design.grouped and design.pods > 1:
-        others = design.pods - 1
-        tiers.append(DrawnTier(OTHERS, others, _columns(others), others, ("every two joined",)))
+        tiers.append(DrawnTier(OTHERS, design.pods - 1, design.pods - 1, "every two joined"))
     if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
-        boxes_here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
-        tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), design.wan_gateways, (ends,)))
-    return tiers[::-1]
-
-
-def _columns(boxes: int) -> int:
-    """Return how many boxes of a drawn tier are side by side, in rows of one length."""
-    return -(-boxes // -(-boxes // ACROSS))
-
-
-def _links(built: BuiltFabric) -> list[DrawnLinks]:
-    design, gbps, cables = built.design, built.switch.port_gbps, Counter[tuple[str, str]]()
+        here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
+        tiers.append(DrawnTier(WAN_GATEWAY, here, design.wan_gateways, ends))
+    gbps, cables = built.switch.port_gbps, Counter[tuple[str, str]]()
     for stage in stages(design):
         cables[stage.low, stage.high] += stage.count
     gpus, reached = (design.rail_gpus * design.rails, 1) if design.single else (design.rail_gpus, design.rails_per_pod)
@@ -256,14 +245,14 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
         links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
     if design.super_spines:
         column = design.spine_up // design.spine_bundle * design.core_up
-        shared = design.core_boxes or design.super_spine_boxes
-        each, shape = (design.core_up, "trunk") if shared else (column, "columns")
+        one_box = design.core_boxes or design.super_spine_boxes
+        each, shape = (design.core_up, "trunk") if one_box else (column, "columns")
         links.append(DrawnLinks(shape, cables["core", "super-spine"], each, gbps))
     if isinstance(design, Dragonfly) and design.pods > 1:
         links.append(DrawnLinks("hub", design.global_links, design.group_links, gbps))
     if design.wan_ports:
         links.append(DrawnLinks("trunk", design.wan_gateway_links, design.wan_ports, gbps))
-    return links[::-1]
+    return tiers[::-1], links[::-1]
 
 
 def _styled(content: str, cls: str, room: float = WORDS) -> list[tuple[str, str]]:
