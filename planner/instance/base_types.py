@@ -1,11 +1,11 @@
 """Base types of the data of instances and plans: frozen, sourced, and numbers with their ranges."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 Positive = Annotated[float, Field(gt=0)]
@@ -50,6 +50,16 @@ class Sourced(Frozen):
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know in addition to the figures.")
+
+    def _faults(self) -> Iterable[str]:
+        """Yield what does not go together in the figures of one part of an instance, each with its remedy."""
+        return ()
+
+    @model_validator(mode="after")
+    def _without_fault(self) -> Self:
+        for fault in self._faults():
+            raise ValueError(fault)
+        return self
 
 
 def with_like(schema: dict[str, Any]) -> None:
