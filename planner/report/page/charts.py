@@ -230,26 +230,19 @@ MOST_NAMES = 9  # of a legend
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
-class ChartLimit(NamedTuple):
-    """The limit of a row of a bar chart, and its name."""
-
-    value: float
-    name: str
-
-
-ChartRow = tuple[str, Mapping[str, float], ChartLimit | None]  # name, sizes by part, limit
+ChartRow = tuple[str, Mapping[str, float], tuple[float, str] | None]  # name, sizes by part, a limit and its name
 StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them run again, bytes by part
 
 
 def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
     """Draw a bar chart, the parts of each row in one bar (below zero in the sum only), limits dashed, with a legend."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
-    lengths += [limit.value for _, _, limit in rows if limit is not None]
+    lengths += [limit[0] for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
-        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
+        total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
         name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
@@ -258,7 +251,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
                 drawn.append(rect(x, y + 16, value * scale, BAR, shades[part], f"{part}: {show(value)}"))
                 x += value * scale
         if limit:
-            drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
+            drawn.append(line(limit[0] * scale, y + 13, limit[0] * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
     return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))

@@ -186,7 +186,7 @@ def capital_by_part(plan: Plan) -> Shown:
         running = f"{cost.operation_years:g} years of operation"
         parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
     name = "capital and operation" if cost.operation_years else "capital"
-    limit = charts.ChartLimit(budget, "budget") if budget else None
+    limit = (budget, "budget") if budget else None
     svg = charts.stacked("Cost by part", [(name, parts, limit)], shades, money)
     yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if limit else ''}.")
 
@@ -196,7 +196,7 @@ def power_by_site(plan: Plan) -> Shown:
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
-    limit = charts.ChartLimit(most, "limit") if most else None
+    limit = (most, "limit") if most else None
     parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
@@ -278,7 +278,7 @@ def scenarios(plan: Plan) -> Shown:
         return
     ids, capacity = [site.id for site in sites.sites], sum(site.facility_mw for site in sites.sites)
     bars = [
-        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, charts.ChartLimit(capacity, "capacity"))
+        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, (capacity, "capacity"))
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
@@ -295,8 +295,7 @@ def model(plan: Plan) -> Shown:
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield charts.Picture(goes, IDEAL)
-    bound = charts.ChartLimit(choice.flop_bound, "proven too much")
-    had = ("had by the deadline", {"had": choice.flop}, bound)
+    had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
     bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
     svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
     yield charts.Picture(svg, BOUND)
