@@ -87,7 +87,6 @@ def place(
 ) -> None:
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
-        import planner
         import planner.scheduling.cluster_session
         from planner.formats.topology_files import WRITERS, read_topology
 

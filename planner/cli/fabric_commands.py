@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Typer
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -56,7 +57,6 @@ def design(
     as_json: Annotated[bool, "Print the plan as JSON and nothing else."] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
-    import planner
     from planner.planning.load import question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
@@ -214,8 +214,6 @@ def pareto(
             raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
         plan = plan_of(data, str(given))
     else:
-        import planner
-
         plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
@@ -267,7 +265,6 @@ def simulate(
     as_json: Annotated[bool, "Print the result as JSON and nothing else."] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
-    import planner
     from planner.simulation.simulate import summary
 
     with watched.line() as watch:

@@ -1,6 +1,7 @@
 """Commands on plans: `planner solve`, `frontier`, `evaluate`, `explain`, `check`, `show`, `compare`, `report`."""
 
 import json
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -122,7 +124,6 @@ def frontier(
     progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
-    import planner
     from planner.imports.instance_file import holds_plan
     from planner.report.plots.plots import staircase
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
@@ -177,7 +178,6 @@ def layouts(
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
-    import planner
     from planner.report.tables import flat_layouts, layout_rows, table_text
     from planner.sweeps.row_store import write_table
 
@@ -214,7 +214,6 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
-    import planner
     from planner.imports.training_run import doubts, layout_of_run, read_run
     from planner.instance.references_and_pins import long_names
     from planner.planning import evaluate as evaluating
@@ -274,7 +273,6 @@ def explain(
     progress: console.ProgressOptions,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
-    import planner
     from planner.planning.explanation import summary
     from planner.report.summary import fitted, terminal_width
 
@@ -305,8 +303,6 @@ def explain(
 
 def check(plan: console.PlanFile) -> None:
     """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
-    import planner
-
     given = read_plan(plan)
     violations = planner.check(given)
     for violation in violations:
@@ -399,8 +395,6 @@ def serve(
     seed: console.Seed = 0,
 ) -> None:
     """Open a page of this machine on which the instance is asked again with other limits, goals and prices."""
-    import signal
-
     from planner.imports.instance_file import holds_plan
     from planner.planning.load import load_instance
     from planner.serve.local_server import HOST, QuestionThread, local_server

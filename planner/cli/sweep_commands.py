@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -215,10 +217,8 @@ def limits(
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
     require_writable(output, plot)
     console.require_picture(plot)
-    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from planner.api.plans import limits as points_of
     from planner.planning.load import load_instance
     from planner.sweeps.axes import changed, read_changes
 
@@ -231,7 +231,7 @@ def limits(
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
-        for point in points_of(question, flop[::-1], executor=pool, **options):
+        for point in planner.limits(question, flop[::-1], executor=pool, **options):
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
