@@ -115,8 +115,8 @@ class QuestionThread:
 
     def keep(self, plan: Plan) -> None:
         """Show a given plan as the first answer of the page."""
-        number = len(self.asked) + 1
-        self.asked.append(AskedQuestion(number=number, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
+        first = AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
+        self.asked.append(first)
 
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search for the running question's answer with its best plan so far."""
