@@ -253,38 +253,32 @@ def limits(plan: Plan) -> Iterator[Statement]:
         if deadline is not None and metrics.days_to_train >= FULL * deadline:
             text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
             full.append(Statement("limit", "days", text, True))
-    end = _end(plan)
+    # The limit that one more block of racks would reach, where it is determined.
+    placement = plan.placement
+    size = placement.block_racks if placement else 0
+    block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
+    budget, racks, end = plan.instance.limits.budget_usd, racks_of(plan), ""
+    match plan.objective.limited_by:
+        case "budget" if plan.cost is not None and budget is not None:
+            end = f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
+        case "grid":
+            end = f"Power and sites: they cannot feed {block}."
+        case "owned_racks":
+            free = (racks or 0) - placement.block_racks * sum(placement.blocks_by_site.values()) if placement else 0
+            left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
+            end = f"Racks: {left} for {block}."
+        case "fabric":
+            each = "" if plan.instance.grid is None else " at each site"
+            end = f"Fabric: {_joined(plan)}{each}, no room for {block}."
+        case "tolerance":
+            end = f"Tolerance: {block} would train at most {100 * plan.instance.objective.tolerance:g} % faster."
+        case "layout":
+            end = f"{block[0].upper()}{block[1:]} would not train faster."
     if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
         full[0] = replace(full[0], text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
     elif end:
         full.insert(0, Statement("limit", "money", end, True))
     yield from full
-
-
-def _end(plan: Plan) -> str:
-    """Write the limit of a plan that one more block of racks would reach; empty where it is not determined."""
-    placement = plan.placement
-    size = placement.block_racks if placement else 0
-    block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
-    budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
-    text = ""
-    match plan.objective.limited_by:
-        case "budget" if plan.cost is not None and budget is not None:
-            text = f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
-        case "grid":
-            text = f"Power and sites: they cannot feed {block}."
-        case "owned_racks":
-            free = (racks or 0) - placement.block_racks * sum(placement.blocks_by_site.values()) if placement else 0
-            left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
-            text = f"Racks: {left} for {block}."
-        case "fabric":
-            each = "" if plan.instance.grid is None else " at each site"
-            text = f"Fabric: {_joined(plan)}{each}, no room for {block}."
-        case "tolerance":
-            text = f"Tolerance: {block} would train at most {100 * plan.instance.objective.tolerance:g} % faster."
-        case "layout":
-            text = f"{block[0].upper()}{block[1:]} would not train faster."
-    return text
 
 
 def _joined(plan: Plan) -> str:
