@@ -202,18 +202,15 @@ class Watch:
         self._live: Live | None = None
         self._lock, self._err = threading.RLock(), sys.stderr
 
-    def __call__(self, text: str) -> None:
-        """Take a line of progress from the search of a command, to show and log it."""
+    def __call__(self, said: "Event | str") -> None:
+        """Take a progress event of a solve, or another line of progress of a command, to show and log it."""
         with self._lock:
-            self.text = text
-            self._note(text)
-
-    def event(self, event: "Event") -> None:
-        """Take a progress event of a solve, to show and log its line."""
-        with self._lock:
-            line = event.line()
-            self.phase, _, self.text = line.partition(", ")
-            self.share = 0.0 if event.gap is None else max(0.0, 1 - event.gap)
+            if isinstance(said, str):
+                line = self.text = said
+            else:
+                line = said.line()
+                self.phase, _, self.text = line.partition(", ")
+                self.share = 0.0 if said.gap is None else max(0.0, 1 - said.gap)
             self._note(line)
 
     @property
@@ -221,15 +218,10 @@ class Watch:
         """Seconds since the command began, for its progress line."""
         return time.monotonic() - self.started
 
-    def leave(self) -> None:
-        """Stop showing the progress line: the command prints its answer."""
+    def erase(self, *, for_good: bool = False) -> None:
+        """Erase the progress line from the terminal until it is drawn again; `for_good`: an answer is printed."""
         with self._lock:
-            self.shown = False
-            self.erase()
-
-    def erase(self) -> None:
-        """Erase the progress line from the terminal until it is drawn again."""
-        with self._lock:
+            self.shown = self.shown and not for_good
             live, self._live = self._live, None
             if live is not None:
                 live.stop()
@@ -300,14 +292,17 @@ def watching(name: str) -> Iterator[Watch]:
     thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
     _current, out, err = watch, sys.stdout, sys.stderr
     if watch.shown:
-        sys.stdout, sys.stderr = _Printing(out, watch.leave), _Printing(err, watch.erase)
+        sys.stdout, sys.stderr = (
+            _Printing(out, functools.partial(watch.erase, for_good=True)),
+            _Printing(err, watch.erase),
+        )
     thread.start()
     try:
         yield watch
     finally:
         _current = None
         ended.set()
-        watch.leave()
+        watch.erase(for_good=True)
         sys.stdout = out if isinstance(sys.stdout, _Printing) else sys.stdout
         sys.stderr = err if isinstance(sys.stderr, _Printing) else sys.stderr
         thread.join(timeout=1.0)
@@ -327,7 +322,7 @@ class ProgressOptions:
             # Called as a function it has no command around it.
             watch = _current or stack.enter_context(watching("planner"))
             if self.quiet:
-                watch.leave()
+                watch.erase(for_good=True)
             if self.log is not None:
                 require_writable(self.log)
                 try:

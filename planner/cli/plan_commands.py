@@ -68,7 +68,7 @@ def solve(
     try:
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
-            given: dict[str, Any] = {"on_progress": watch.event, "models": models, "constants": asked.constants}
+            given: dict[str, Any] = {"on_progress": watch, "models": models, "constants": asked.constants}
             plan = session.solve(instance, **asdict(search), pins=pins, **given)
             console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
@@ -82,7 +82,7 @@ def solve(
                     why = "a signal ended the search before it" if interrupted() else "the time limit came first"
                 if why is None:
                     left, seed, threads = deadline.limit, search.seed, search.threads
-                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event)
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch)
                     plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
                 if not as_json:
@@ -139,7 +139,7 @@ def frontier(
     console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
-        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
+        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch, constants=asked.constants)
     if output is not None and output.suffix == CURVE:
         console.write_model(front.curve, output)
     elif output is not None:
@@ -187,7 +187,7 @@ def layouts(
     with ending_searches(), progress.line() as watch:
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
-        found = planner.layouts(asked.changed(), **options, on_progress=watch.event)
+        found = planner.layouts(asked.changed(), **options, on_progress=watch)
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
@@ -289,7 +289,7 @@ def explain(
     with progress.line() as watch:
         options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
         options["constants"] = asked.constants
-        explanation = planner.explain(instance, pins=pins, on_progress=watch.event, on_part=print_more, **options)
+        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     if as_json:
         print(explanation.model_dump_json(indent=1))
