@@ -13,8 +13,8 @@ from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import InputError, needed
-from planner.plan.plan import LANES, Cost, Curve, Plan, changed_decisions, decisions_of, proven_knee
-from planner.plan.plan_sections import LayoutPlan, SitesPlan, name_of_part
+from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
+from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, template
 from planner.report.page.drawings import Point, projected
 from planner.report.plots.sweep_rows import (
@@ -331,63 +331,59 @@ SMALL = 0.002  # share of a total below which a part is drawn with the others
 LARGEST = 400.0  # square points of the largest site
 
 
+PARTS = {"plot_step": "layout", "plot_memory": "layout", "plot_cost": "cost", "plot_sites": "sites"}
+
+
 def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
     """Plot a part of a plan by the name of its method, on axes that are given or new ones.
 
+    A step by part in seconds, the longest first; the memory of the fullest GPU by part in GB, with its limit; the
+    capital by part in USD, the dearest first; a map of the sites, each as large as its power, with their links.
     InputError: the plan lacks the part, or there is no matplotlib.
     """
-    part, draw = PLOTS[name]
-    section, axes = getattr(plan, part), ax
+    section, axes = getattr(plan, PARTS[name]), ax
     if section is None:
-        raise InputError(f"{part}: is not in the plan ({plan.status}); draw a plan that has it")
+        raise InputError(f"{PARTS[name]}: is not in the plan ({plan.status}); draw a plan that has it")
     if axes is None:
         with needed("plot", "matplotlib", "plot"):
             from matplotlib import pyplot
         axes = pyplot.subplots(layout="constrained")[1]
-    draw(axes, plan.instance.name, section)
+    heading = f"{plan.instance.name}: "
+    if name == "plot_step":
+        metrics = section.metrics
+        axes.set_title(f"{heading}step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
+        parts = {name_of_part(part): seconds for part, seconds in metrics.breakdown_seconds.items()}
+        _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
+    elif name == "plot_memory":
+        metrics, left = section.metrics, 0.0
+        sizes = [(part, size / 1e9) for part, size in metrics.memory_breakdown_bytes.items() if size > 0]
+        for i, (part, size) in enumerate(sorted(sizes, key=lambda part: -part[1])):
+            named = f"{name_of_part(part)} {size:.1f}"
+            axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=named)
+            left += size
+        used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+        axes.axvline(limit, color="black", linestyle="--", label="limit")
+        axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{heading}{used:.1f} of {limit:.1f} GB")
+        axes.legend(fontsize="small")
+    elif name == "plot_cost":
+        axes.set_title(f"{heading}{money(sum(section.capex_usd.values()))} of capital")
+        _bars(axes, section.capex_usd, "USD", money)
+    else:
+        points, _ = projected([(site.latitude, site.longitude) for site in section.sites])
+        at = {site.id: point for site, point in zip(section.sites, points, strict=True)}
+        for link in section.links:
+            axes.plot(*zip(at[link.a], at[link.b], strict=True), color=COLOURS[5], zorder=1)
+        largest = max(site.facility_mw for site in section.sites)
+        areas = [LARGEST * site.facility_mw / largest for site in section.sites]
+        axes.scatter(*zip(*points, strict=True), s=areas, color=COLOURS[0], zorder=2)
+        for site in section.sites:
+            text = f"{site.id}\n{power(site.facility_mw)}"
+            axes.annotate(text, at[site.id], xytext=(6, 6), textcoords="offset points")
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_axis_off()
+        axes.margins(0.2)
+        axes.set_title(f"{heading}{counted(len(section.sites), 'site')}")
     return axes
-
-
-def _step(axes: "Axes", name: str, layout: LayoutPlan) -> None:
-    metrics = layout.metrics
-    axes.set_title(f"{name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
-    parts = {name_of_part(part): seconds for part, seconds in metrics.breakdown_seconds.items()}
-    _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
-
-
-def _memory(axes: "Axes", name: str, layout: LayoutPlan) -> None:
-    metrics, left = layout.metrics, 0.0
-    parts = [(part, size / 1e9) for part, size in metrics.memory_breakdown_bytes.items() if size > 0]
-    for i, (part, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
-        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(part)} {size:.1f}")
-        left += size
-    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-    axes.axvline(limit, color="black", linestyle="--", label="limit")
-    axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{name}: {used:.1f} of {limit:.1f} GB")
-    axes.legend(fontsize="small")
-
-
-def _cost(axes: "Axes", name: str, cost: Cost) -> None:
-    axes.set_title(f"{name}: {money(sum(cost.capex_usd.values()))} of capital")
-    _bars(axes, cost.capex_usd, "USD", money)
-
-
-def _sites(axes: "Axes", name: str, section: SitesPlan) -> None:
-    sites = section.sites
-    points, _ = projected([(site.latitude, site.longitude) for site in sites])
-    at = dict(zip((site.id for site in sites), points, strict=True))
-    for link in section.links:
-        (x0, y0), (x1, y1) = at[link.a], at[link.b]
-        axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
-    largest = max(site.facility_mw for site in sites)
-    sizes = [LARGEST * site.facility_mw / largest for site in sites]
-    axes.scatter(*zip(*points, strict=True), s=sizes, color=COLOURS[0], zorder=2)
-    for site in sites:
-        axes.annotate(f"{site.id}\n{power(site.facility_mw)}", at[site.id], xytext=(6, 6), textcoords="offset points")
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_axis_off()
-    axes.margins(0.2)
-    axes.set_title(f"{name}: {counted(len(sites), 'site')}")
 
 
 def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
@@ -402,12 +398,6 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.set_xlabel(label)
 
 
-# The part of a plan that each of its plots is of, and what draws it on axes: a step by part in seconds and the capital
-# by part in USD, the largest first; the memory of the fullest GPU by part in GB, with its limit; a map of the sites.
-PLOTS: dict[str, tuple[str, Callable[..., None]]] = {
-    **{"plot_step": ("layout", _step), "plot_memory": ("layout", _memory)},
-    **{"plot_cost": ("cost", _cost), "plot_sites": ("sites", _sites)},
-}
 MONEY, DAYS = "capital_usd", "days_to_train"
 BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
