@@ -43,12 +43,10 @@ class Commands(TyperGroup):
                 raise
             name, text = str(error.param.name), str(causes[0]["input"])
             allowed = RANGES.get(f"{error.ctx.command.name}.{name}") or RANGES.get(name)
-            whole, exponent = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
+            whole, power = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
             due = allowed.words() if allowed else "a whole number" if whole else "a number"
-            in_digits = exponent and text[:-1].isdecimal()
-            remedy = (
-                f"write {text[:-1]}{'0' * exponent if whole else f'e{exponent}'}" if in_digits else "give it in digits"
-            )
+            in_digits = power and text[:-1].isdecimal()
+            remedy = f"write {text[:-1]}{'0' * power if whole else f'e{power}'}" if in_digits else "give it in digits"
             option = next((word for word in error.param.opts if word.startswith("--")), name)
             raise InputError(f"{option}: must be {due} (is {text[:40]!r}); {remedy}") from None
         except KeyboardInterrupt:  # here, as the command line's library ends with the same status and no word

@@ -271,7 +271,7 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     cells = {name: [_cell(row[0]), *(_cell(figure, row[0]) for figure in row[1:])] for name, row in rows.items()}
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
-        [cells[name][at] for name, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))
+        [cells[key][at] for key, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))
     ]
     widths = [max(LEAST_COLUMN, min(MOST_COLUMN, max(map(len, own), default=0))) for own in figures]
     shown = max(2, sum(end <= width - head for end in accumulate(own + 2 for own in widths)))

@@ -15,6 +15,7 @@ from planner.units import memory
 if TYPE_CHECKING:
     import jinja2
 
+Point = tuple[float, float]  # of a drawing, in units, or of a curve
 PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
@@ -114,7 +115,7 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", wi
     return el("line", tip=tip, x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
-def path(points: list[tuple[float, float]], cls: str) -> str:
+def path(points: list[Point], cls: str) -> str:
     """Return an SVG polyline through points of a chart."""
     return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
 
@@ -153,7 +154,7 @@ class ChartLine(NamedTuple):
     """A line of a chart: its points by ascending x; `shade` is the number of its colour."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
     shade: int
 
 
@@ -183,9 +184,7 @@ def log_marks(low: float, high: float) -> list[float]:
     return [max(mark for mark in marks if mark <= low), *inside, min(mark for mark in marks if mark >= high)]
 
 
-def curve(
-    alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
-) -> str:
+def curve(alt: str, lines: Sequence[ChartLine], chosen: Point, x_axis: ChartAxis, y_axis: ChartAxis) -> str:
     """Draw a chart of lines with the chosen point, marked axes and, where there are several, their names below."""
     xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]

@@ -23,7 +23,7 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
-from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
+from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
 
@@ -41,16 +41,13 @@ OTHERS = "other group"
 PLURAL = TIER_NAMES | {"rack": "racks", WAN_GATEWAY: "WAN gateways", OTHERS: "other groups"}
 SHADES = {"rack": "rest", "leaf": "c4", "spine": "c2", "core": "c0", "super-spine": "c3", WAN_GATEWAY: "c1"}
 
-Point = tuple[float, float]
 Lines = list[tuple[Point, Point]]
 
 
 class DrawnTier:
     """The boxes of a drawn fabric's tier, row by row from the bottom, and how many switches the site has."""
 
-    def __init__(
-        self, name: str, boxes: int, total: int, *notes: str, columns: int | None = None, ring: bool = False
-    ) -> None:
+    def __init__(self, name: str, boxes: int, total: int, *notes: str, columns: int = 0, ring: bool = False) -> None:
         columns = columns or -(-boxes // -(-boxes // ACROSS))  # side by side, else in rows of one length
         self.name, self.columns, self.ring = name, columns, ring
         self.top = 0.0  # units: where its boxes begin
@@ -222,8 +219,8 @@ def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLin
     for tier in built.fabric.tiers:
         up = f", {tier.up_ports:,} up, {to_one(tier.oversubscription, 3)}" if tier.up_ports else ", none up"
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
-        across = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else None
-        across = None if shared.get(tier.name) else across
+        across = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else 0
+        across = 0 if shared.get(tier.name) else across
         notes, is_ring = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ())), ring and tier.name == "leaf"
         tiers.append(DrawnTier(tier.name, drawn, counts[tier.name], *notes, columns=across, ring=is_ring))
     if design.grouped and design.pods > 1:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from planner.errors import InputError, needed
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
-from planner.report.page.charts import ChartLine, PageTable, template
-from planner.report.page.drawings import Point, projected
+from planner.report.page.charts import ChartLine, PageTable, Point, template
+from planner.report.page.drawings import projected
 from planner.report.plots.sweep_rows import (
     Row,
     Sense,

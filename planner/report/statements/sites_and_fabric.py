@@ -267,12 +267,10 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
     (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
-    rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
+    rate, used = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
-    if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
-        text = (
-            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
-        )
+    if used < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
+        text = f"Leaf ports of {rate:g} Gb/s carry {used:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
         yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
     if network.floor is None:
