@@ -17,18 +17,7 @@ from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_o
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, Point, template
 from planner.report.page.drawings import projected
-from planner.report.plots.sweep_rows import (
-    Row,
-    Sense,
-    frontier,
-    label,
-    name_and_unit,
-    number,
-    plain,
-    planned,
-    quantity,
-    why_none,
-)
+from planner.report.plots.sweep_rows import Row, Sense, frontier, label, name_and_unit, number, plain, planned, quantity
 from planner.units import amount, counted, money, power, short
 
 if TYPE_CHECKING:
@@ -282,6 +271,13 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
         sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
         heading = None if color is None or shades is None else label(color)
         axes.legend(handles, names, title=heading, edgecolor="none", loc="best", **sizes)
+
+
+def why_none(row: Row) -> str:
+    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
+    status = str(row.get("status") or "no status")
+    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
+    return f"{status}: {why}" if why else status
 
 
 def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:

@@ -170,13 +170,6 @@ def number(row: Row, path: str) -> float | None:
     return float(value) if plain and value is not None else None
 
 
-def why_none(row: Row) -> str:
-    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
-    status = str(row.get("status") or "no status")
-    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
-    return f"{status}: {why}" if why else status
-
-
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
     """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
     from planner.models.fabric.design_table import pareto_front

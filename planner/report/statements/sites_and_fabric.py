@@ -8,16 +8,7 @@ from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
 from planner.physics.network.links import lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
-from planner.plan.plan_sections import (
-    FabricAlternative,
-    FabricPlan,
-    PlacementPlan,
-    SiteFabric,
-    SitesPlan,
-    Tier,
-    TransportFactor,
-    WanPlan,
-)
+from planner.plan.plan_sections import FabricPlan, PlacementPlan, SiteFabric, SitesPlan, Tier, TransportFactor, WanPlan
 from planner.report.statements.statement import Statement, proof_of, rate, short_percent
 from planner.units import amount, counted, money, power, ratio, to_one
 
@@ -253,9 +244,8 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     each = money(cost.total_usd / max(1, gpus * (hardware.racks or 0)))
     text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
-    chosen, *others = section.alternatives
-    yield from _chosen(fabric, chosen, network, plan.instance)
-    for kind in others:
+    yield from _chosen(section, network, plan.instance)
+    for kind in section.alternatives[1:]:
         text = f"none; {kind.lost}"
         if (other := kind.fabric) is not None:
             counts = f"{money(other.cost_usd)}, {power(other.power_mw)}, {counted(other.switches, 'switch')}"
@@ -282,8 +272,9 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, asked: Instance) -> Iterator[Statement]:
+def _chosen(section: FabricPlan, network: Network, asked: Instance) -> Iterator[Statement]:
     """State a fabric's switches by tier, links, bisection capacity, the loss that it survives, price and offers."""
+    fabric, chosen = section.sites[CLUSTER], section.alternatives[0]
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric, asked) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
