@@ -5,9 +5,8 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from planner.errors import InputError
 
@@ -115,8 +114,7 @@ T = TypeVar("T")
 MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 
-@dataclass(frozen=True, slots=True)
-class NumberRange:
+class NumberRange(NamedTuple):
     """A range of numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
 
     low: float = 1
@@ -185,8 +183,7 @@ RANGES: Mapping[str, NumberRange] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentKind:
+class ArgumentKind(NamedTuple):
     """The kind of a library call's argument: types, and names of our own classes, which are not imported here."""
 
     words: str
