@@ -111,10 +111,8 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
     """Return the least and the largest size that the number at a key of an instance may have, where it is not 0."""
-    for pattern, low, high in RANGES:
-        if re.fullmatch(pattern, key):
-            return low, high
-    return (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+    usual = (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+    return next(((low, high) for pattern, low, high in RANGES if re.fullmatch(pattern, key)), usual)
 
 
 def put_ranges(schema: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
-from planner.instance.grid import Grid
 from planner.physics.plan_physics import layout_faults
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
@@ -83,9 +82,37 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
+    sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
+    within, taken = rules.ready_within_months, {site.id for site in sites}
+    racks = rules.min_site_modules * hardware.racks_per_module
+    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
+    rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
+    built = {line.id: line.max_circuits for line in grid.new_lines}
+    candidates: list[tuple[float, str, tuple[str, ...]]] = []  # MW at most, the place, and the cells of its row
+    for node in (node for node in grid.nodes if node.site and node.id not in taken):
+        limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
+        if (area := areas.get(node.balancing_authority)) and rules.headroom and "headroom" not in rules.soft:
+            used = sum(site.facility_mw for site in sites if site.balancing_authority == area.id)
+            limits[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - used)
+        if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in rules.soft:
+            usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
+            if usable is not None:
+                limits["interconnect"] = usable / rule.share
+        if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in rules.soft:
+            limits["land for cooling"] = node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
+        limit = min(limits, key=lambda name: limits[name], default="")
+        most = limits.get(limit, float("inf"))
+        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+        if within is not None and node.ready_months > within:
+            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
+        elif most < least * (1 - 1e-9):
+            why = f"too little: a site takes {power(least)} or more"
+        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
+            why = f"{counted(rules.max_sites, 'site')} at most"
+        candidates.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
     alike: dict[tuple[str, ...], list[str]] = {}
-    for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault(tuple(cells), []).append(name)
+    for _, name, cells in sorted(candidates, key=lambda row: -row[0]):
+        alike.setdefault(cells, []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = []
@@ -96,42 +123,6 @@ def where(plan: Plan) -> Shown:
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     if rows:
         yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
-
-
-def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
-    """Yield a page's rows of places without a site: MW each could hold, its name, as text, the limit, and why."""
-    sites, drawn = plan.sites.sites if plan.sites else (), dict[str, float]()
-    taken = {site.id for site in sites}
-    for site in sites:
-        drawn[site.balancing_authority] = drawn.get(site.balancing_authority, 0.0) + site.facility_mw
-    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
-    racks = rules.min_site_modules * hardware.racks_per_module
-    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
-    rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
-    built = {line.id: line.max_circuits for line in grid.new_lines}
-    for node in grid.nodes:
-        if not node.site or node.id in taken:
-            continue
-        limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
-        if rules.headroom and "headroom" not in rules.soft:
-            area = areas[node.balancing_authority]
-            limits[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
-        if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in rules.soft:
-            usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
-            if usable is not None:
-                limits["interconnect"] = usable / rule.share
-        if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in rules.soft:
-            limits["land for cooling"] = node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
-        name = min(limits, key=lambda name: limits[name], default="")
-        most = limits.get(name, float("inf"))
-        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
-        if within is not None and node.ready_months > within:
-            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
-        elif most < least * (1 - 1e-9):
-            why = f"too little: a site takes {power(least)} or more"
-        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
-            why = f"{counted(rules.max_sites, 'site')} at most"
-        yield most, node.id, amount(most) if limits else "not limited", name or "-", why
 
 
 def schedules(plan: Plan) -> Shown:
