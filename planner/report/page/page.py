@@ -166,31 +166,25 @@ def days_of_parts(plan: Plan) -> Shown:
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 
 
-def capital_by_part(plan: Plan) -> Shown:
-    """Show on a plan's page the capital by part, against its budget."""
+def capital_and_power(plan: Plan) -> Shown:
+    """Show on a plan's page the capital by part, against its budget, and the power by site, all against its limit."""
     cost, budget = plan.cost, plan.instance.limits.budget_usd
-    if cost is None:
-        return
-    parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
-    shades = charts.colours(list(parts))
-    if cost.operation_years:
-        running = f"{cost.operation_years:g} years of operation"
-        parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
-    name = "capital and operation" if cost.operation_years else "capital"
-    limit = (budget, "budget") if budget else None
-    svg = charts.stacked("Cost by part", [(name, parts, limit)], shades, money)
-    yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if limit else ''}.")
-
-
-def power_by_site(plan: Plan) -> Shown:
-    """Show on a plan's page the power of each site, and that of all against its limit."""
+    if cost is not None:
+        parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
+        shades = charts.colours(list(parts))
+        if cost.operation_years:
+            running = f"{cost.operation_years:g} years of operation"
+            parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
+        name = "capital and operation" if cost.operation_years else "capital"
+        svg = charts.stacked("Cost by part", [(name, parts, (budget, "budget") if budget else None)], shades, money)
+        yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
     limit = (most, "limit") if most else None
-    parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
-    totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
-    rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
+    loads = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
+    totals = {name: sum(site[name] for site in loads.values()) for name in ("IT", "overhead")}
+    rows = [*((name, load, None) for name, load in loads.items()), ("all sites", totals, limit)]
     rows = rows if len(sites.sites) > 1 or limit else rows[:1]
     svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power)
     yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
@@ -386,7 +380,7 @@ def _text(path: str, value: Any) -> str:
 BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
     "Where": (where,),
     "How a step runs": (schedules, memory_of_stages),
-    "Days, money and power": (days_of_parts, capital_by_part, power_by_site),
+    "Days, money and power": (days_of_parts, capital_and_power),
     "Money against days": (money_against_days,),
     "Fabric": (fabric,),
     "Stops, checkpoints and spares": (stops,),

@@ -95,8 +95,18 @@ def _sureness(plan: Plan) -> str:
     exact = gap <= PROVEN
     if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
         less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
-        sure = "Proven optimal" if exact else less
-        return f"{sure}{_over_fabrics(plan, exact=exact)}."
+        sure, free = "Proven optimal" if exact else less, objective.fabric_free_bound
+        # The bound over all fabrics, where they could gain more than they cost, or where that is none.
+        if free is not None and objective.name == "days_to_train" and objective.value:
+            most = _most_joined(plan) if plan.instance.grid is None else math.inf
+            few = most < (plan.instance.hardware.racks or 0)
+            sure += f"; no fabric of at most {most:,} racks" if few else "; no fabric"
+            away = percent((objective.value - free) / objective.value)
+            if (objective.bound - free) / objective.value >= WORTH:
+                sure += f", at any price, could bring it below {days(free)} ({away} less)"
+            else:
+                sure = f"{sure} is {percent(WORTH)} faster" if exact else less
+        return f"{sure}."
     section, limit, late = plan.layout or plan.pools, plan.time_limit_seconds, ""
     if section is not None and plan.stopped == "limit" and limit is not None and limit < FIRST_PLAN_SECONDS:
         spent = section.certificate.seconds
@@ -113,19 +123,6 @@ def _sureness(plan: Plan) -> str:
 
 def _small(gap: float) -> str:
     return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
-
-
-def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write, in the verdict, the bound over all fabrics, where they could gain more than they cost, or if `exact`."""
-    objective, free = plan.objective, plan.objective.fabric_free_bound
-    if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
-        return ""
-    most = _most_joined(plan) if plan.instance.grid is None else math.inf
-    fabric = f"no fabric of at most {most:,} racks" if most < (plan.instance.hardware.racks or 0) else "no fabric"
-    if (objective.bound - free) / objective.value < WORTH:
-        return f"; {fabric} is {percent(WORTH)} faster" if exact else ""
-    away = percent((objective.value - free) / objective.value)
-    return f"; {fabric}, at any price, could bring it below {days(free)} ({away} less)"
 
 
 def _most_joined(plan: Plan) -> float:
