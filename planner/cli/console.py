@@ -202,15 +202,15 @@ class Watch:
         self._live: Live | None = None
         self._lock, self._err = threading.RLock(), sys.stderr
 
-    def __call__(self, said: "Event | str") -> None:
+    def __call__(self, given: "Event | str") -> None:
         """Take a progress event of a solve, or another line of progress of a command, to show and log it."""
         with self._lock:
-            if isinstance(said, str):
-                line = self.text = said
+            if isinstance(given, str):
+                line = self.text = given
             else:
-                line = said.line()
+                line = given.line()
                 self.phase, _, self.text = line.partition(", ")
-                self.share = 0.0 if said.gap is None else max(0.0, 1 - said.gap)
+                self.share = 0.0 if given.gap is None else max(0.0, 1 - given.gap)
             self._note(line)
 
     @property

@@ -363,8 +363,8 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
     candidates = [node.id for node in others if node.site]
     names += [Label(at[x], 2.8, x, "small", must=False) for x in (candidates if len(candidates) <= MAX_NAMES else ())]
-    told = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
-    alt = f"Map of the sites: {'; '.join(told) or 'none is open'}"
+    spoken_of = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
+    alt = f"Map of the sites: {'; '.join(spoken_of) or 'none is open'}"
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us
 
 

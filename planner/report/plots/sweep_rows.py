@@ -4,10 +4,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from planner.errors import InputError
 from planner.files import csv_rows, json_lines, read_text, unescaped
@@ -172,7 +171,8 @@ def number(row: Row, path: str) -> float | None:
 
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
     """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
-    from planner.models.fabric.design_table import pareto_front
-
-    signs = [1.0 if sense == "min" else -1.0 for sense in senses]
-    return sorted(pareto_front(np.array(points).reshape(-1, 2) * signs).tolist(), key=lambda i: points[i][0])
+    sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
+    order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
+    best_before = accumulate((sy * points[i][1] for i in order), min, initial=math.inf)
+    kept = [i for i, best in zip(order, best_before, strict=False) if sy * points[i][1] < best]
+    return sorted(kept, key=lambda i: points[i][0])
