@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -219,6 +218,7 @@ def limits(
     console.require_picture(plot)
     from multiprocessing import get_context
 
+    from planner.api.plans import limits as points_of
     from planner.planning.load import load_instance
     from planner.sweeps.axes import changed, read_changes
 
@@ -231,7 +231,7 @@ def limits(
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
-        for point in planner.limits(question, flop[::-1], executor=pool, **options):
+        for point in points_of(question, flop[::-1], executor=pool, **options):
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
