@@ -111,7 +111,6 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 
 class NumberRange(NamedTuple):
@@ -140,17 +139,17 @@ class NumberRange(NamedTuple):
 
 
 _counted = functools.partial(NumberRange, whole=True)
-SECONDS = NumberRange(0, above=True, remedy="leave it out for no limit")
-PROOF_SECONDS = NumberRange(0)  # of what places jobs, which answers without a proof too
-PROVING_CALLS = ("place", "place_queue", "preempt", "defragment", "resize", "replace", "queue")
+PLACING_CALLS = ("place", "place_queue", "preempt", "defragment", "resize", "replace", "queue")
 # By the name of the argument; "call.argument" where a call has a range of its own.
 RANGES: Mapping[str, NumberRange] = {
-    "time_limit": SECONDS,
-    **dict.fromkeys((f"{call}.time_limit" for call in PROVING_CALLS), PROOF_SECONDS),
+    "time_limit": NumberRange(0, above=True, remedy="leave it out for no limit"),
+    **dict.fromkeys(
+        (f"{call}.time_limit" for call in PLACING_CALLS), NumberRange(0)
+    ),  # they answer without a proof too
     **dict.fromkeys(("shard", "group", "nodes", "gpus_per_node", "leaves", "sites", "racks"), _counted()),
     **dict.fromkeys(("failed_links", "max_split", "show"), _counted(0)),
     **dict.fromkeys(("threads", "workers", "gpus_per_host", "planes", "rails_per_leaf"), _counted(1, 1_024)),
-    "seed": _counted(0, MAX_SEED),
+    "seed": _counted(0, 2**31 - 1),  # CP-SAT takes no larger one
     "near": _counted(0, 1_000),
     "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
     "epsilon": NumberRange(0, 1, above=True, remedy="0.03 is three percent"),
