@@ -315,6 +315,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     every: list[FibreNode | PowerNode | Site] = [*meets, *grid.nodes, *sites]
     places = {place.id: (place.latitude, place.longitude) for place in every}
     points, in_us = projected(list(places.values()))
+    # The base map: land under the places, all to one scale, with north at the top.
     land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
     if in_us:
         land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
