@@ -10,7 +10,6 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from itertools import combinations
 from typing import NamedTuple
@@ -77,8 +76,7 @@ class DrawnTier:
         return left + wide * (cell[0] + 0.5), self.top + self.height - high * (cell[1] + 0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnLinks:
+class DrawnLinks(NamedTuple):
     """The drawn lines from a fabric's tier to the next above, the cables of each, and all between the two.
 
     `pairs` joins the row of boxes above to that below; `columns` boxes above each other; `hub` one point below with

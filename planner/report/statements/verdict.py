@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from pydantic import BaseModel
 
@@ -272,7 +271,7 @@ def limits(plan: Plan) -> Iterator[Statement]:
         case "layout":
             end = f"{block[0].upper()}{block[1:]} would not train faster."
     if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
-        full[0] = replace(full[0], text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
+        full[0] = full[0]._replace(text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
     elif end:
         full.insert(0, Statement("limit", "money", end, True))
     yield from full
