@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from errno import EACCES
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,31 +73,20 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
     return parse_json(read_text(path, remedy), str(path))
 
 
-def parse_json(text: str, where: str, *, one_line: bool = False) -> Any:
-    """Parse JSON of `where`. InputError: repeated keys, numbers infinite or too long, nested too deeply, or no JSON."""
-    try:
-        return _parsed(text, where)
-    except json.JSONDecodeError as error:
-        problem = f"{'' if one_line else f'line {error.lineno} '}column {error.colno}: {error.msg}"
-        raise InputError(f"{where}: {problem}; fix the JSON there") from None
+def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool = False) -> Any:
+    """Parse JSON of `where`; `or_text`: text that is no JSON stands for itself.
 
-
-def json_or_text(text: str, where: str) -> Any:
-    """Parse a value of the command line or a cell: JSON, or text where it is none. InputError: it is refused JSON."""
-    try:
-        return _parsed(text, where)
-    except json.JSONDecodeError:
-        _require_whole_characters(text, where)
-        return text
-
-
-def _parsed(text: str, where: str) -> Any:
+    InputError: repeated keys, numbers infinite or too long, nested too deeply, half of a character, or no JSON.
+    """
     too_deep = InputError(f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it")
     try:
         hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), _number)
         data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
-    except json.JSONDecodeError:
-        raise
+    except json.JSONDecodeError as error:
+        if not or_text:
+            problem = f"{'' if one_line else f'line {error.lineno} '}column {error.colno}: {error.msg}"
+            raise InputError(f"{where}: {problem}; fix the JSON there") from None
+        data = text
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
@@ -109,18 +99,16 @@ def _parsed(text: str, where: str) -> Any:
             raise too_deep
         inner = (value for part in level for value in (part.values() if isinstance(part, dict) else part))
         level = [value for value in inner if isinstance(value, (dict, list))]
-    if _SURROGATE.search(text):
-        _require_whole_characters(data, where)
+    if data is text or _SURROGATE.search(text):
+        try:  # half of a surrogate pair is what no file in UTF-8 can hold
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise InputError(f"{where}: {half} is half of a character; write both halves, or the character") from None
     return data
 
 
-def _require_whole_characters(data: Any, where: str) -> None:
-    """Refuse JSON with half of a surrogate pair, which no file in UTF-8 can hold."""
-    try:
-        json.dumps(data, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise InputError(f"{where}: {half} is half of a character; write both halves, or the character") from None
+json_or_text = partial(parse_json, or_text=True)  # of a value of the command line, or a cell
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -160,7 +148,7 @@ def require_writable(*outputs: Path | None) -> None:
                 raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
             if target.is_dir():
                 raise InputError(f"{output}: is a folder; name a file in it")
-            if not _is_device(target):
+            if target.is_file() or not target.exists():
                 temporary_name(target).touch()  # only a trial shows a read-only disk or a name that is too long
             elif not os.access(target, os.W_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES))
@@ -173,10 +161,6 @@ def require_writable(*outputs: Path | None) -> None:
 def _remove(path: Path) -> None:
     with suppress(OSError):  # its name itself may be what the disk refuses
         path.unlink(missing_ok=True)
-
-
-def _is_device(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def temporary_name(path: Path) -> Path:
@@ -213,7 +197,7 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
     """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where it cannot be written."""
     target = Path(os.path.realpath(path))
     try:
-        if _is_device(target):
+        if target.exists() and not target.is_file() and not target.is_dir():  # a device
             _write(target, pieces())
         else:
             _write(temporary_name(target), pieces())

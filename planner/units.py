@@ -5,9 +5,8 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from planner.errors import InputError
 
@@ -112,16 +111,13 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MOST = 10**9  # of whatever is counted, and of seconds: 31 years
-MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 
-@dataclass(frozen=True, slots=True)
-class NumberRange:
+class NumberRange(NamedTuple):
     """A range of numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
 
-    low: float
-    high: float
+    low: float = 1
+    high: float = 10**9  # of whatever is counted, and of seconds: 31 years
     whole: bool = False
     above: bool = False
     below: bool = False
@@ -142,21 +138,18 @@ class NumberRange:
         return f"{kind} {'above' if self.above else 'from'} {low} {ends} {high}"
 
 
-def _counted(low: int = 1, high: int = MOST) -> NumberRange:
-    return NumberRange(low, high, whole=True)
-
-
-SECONDS = NumberRange(0, MOST, above=True, remedy="leave it out for no limit")
-PROOF_SECONDS = NumberRange(0, MOST)  # of what places jobs, which answers without a proof too
+_counted = functools.partial(NumberRange, whole=True)
+PLACING_CALLS = ("place", "place_queue", "preempt", "defragment", "resize", "replace", "queue")
 # By the name of the argument; "call.argument" where a call has a range of its own.
 RANGES: Mapping[str, NumberRange] = {
-    "time_limit": SECONDS,
-    **{f"{call}.time_limit": PROOF_SECONDS for call in ("place", "place_queue", "preempt", "defragment", "resize")},
-    **{f"{call}.time_limit": PROOF_SECONDS for call in ("replace", "queue")},
+    "time_limit": NumberRange(0, above=True, remedy="leave it out for no limit"),
+    **dict.fromkeys(
+        (f"{call}.time_limit" for call in PLACING_CALLS), NumberRange(0)
+    ),  # they answer without a proof too
     **dict.fromkeys(("shard", "group", "nodes", "gpus_per_node", "leaves", "sites", "racks"), _counted()),
     **dict.fromkeys(("failed_links", "max_split", "show"), _counted(0)),
     **dict.fromkeys(("threads", "workers", "gpus_per_host", "planes", "rails_per_leaf"), _counted(1, 1_024)),
-    "seed": _counted(0, MAX_SEED),
+    "seed": _counted(0, 2**31 - 1),  # CP-SAT takes no larger one
     "near": _counted(0, 1_000),
     "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
     "epsilon": NumberRange(0, 1, above=True, remedy="0.03 is three percent"),
@@ -189,8 +182,7 @@ RANGES: Mapping[str, NumberRange] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentKind:
+class ArgumentKind(NamedTuple):
     """The kind of a library call's argument: types, and names of our own classes, which are not imported here."""
 
     words: str
@@ -235,9 +227,9 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
     `spelled` names the options of a command, whose kinds are checked already, in complaints.
     """
     signature, names = inspect.signature(call), spelled or {}
-    ranges = {name: RANGES.get(f"{call.__name__}.{name}") or RANGES.get(name) for name in signature.parameters}
-    own = signature.parameters if spelled is None else ()
-    kinds = {name: kind for name in own if (kind := KINDS.get(f"{call.__name__}.{name}") or KINDS.get(name))}
+    own = {name: f"{call.__name__}.{name}" for name in signature.parameters}
+    ranges = {name: RANGES.get(of_call) or RANGES.get(name) for name, of_call in own.items()}
+    kinds = {name: KINDS.get(of_call) or KINDS.get(name) for name, of_call in own.items() if spelled is None}
 
     @functools.wraps(call)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -255,8 +247,8 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
         ]
         for name, value in given.items() if not wrong else ():
             optional = signature.parameters[name].default is None and value is None
-            if name in kinds and not optional and not kinds[name].holds(value):
-                wrong.append(f"{name}: must be {kinds[name].words} (is {_shown(value)})")
+            if (kind := kinds.get(name)) is not None and not optional and not kind.holds(value):
+                wrong.append(f"{name}: must be {kind.words} (is {_shown(value)})")
         if wrong:
             raise InputError("\n".join(wrong))
         return call(*args, **options)

@@ -81,7 +81,7 @@ def _plot(name: str) -> Callable[..., Any]:
     def draw(plan: "Plan", *, ax: Any = None) -> Any:
         from planner.report.plots import plots
 
-        return getattr(plots, name)(plan, ax)
+        return plots.plotted(plan, name, ax)
 
     return draw
 

@@ -87,19 +87,26 @@ def place(
 ) -> None:
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
-        import planner
-        import planner.formats.topology_files
         import planner.scheduling.cluster_session
         from planner.formats.topology_files import WRITERS, read_topology
 
     console.require_choice("--format", form, PLACED_FORMATS)
     require_writable(output)
-    job, running, objective = given.job, given.running, search.objective
+    job, running, by_step = given.job, given.running, search.objective != "locality"
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
-    from planner.cluster import read_hosts
+    if job is None and by_step:
+        raise InputError("--job: --objective step-time needs the job's file; give it")
+    if job is not None and (given.nodes, given.mesh) != (None, None):
+        raise InputError(f"--job {job}: a job's file has its nodes and mesh; leave out --nodes and --mesh")
+    if by_step and given.gpus_per_node is not None:
+        raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
+    from planner.cluster import mesh_job, read_hosts, read_job
 
-    wanted = _job_of(given, by_step=objective != "locality")
+    if job is None:
+        wanted: Job | Path = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
+    else:  # by step time it is a plan, read whole
+        wanted = job if by_step else read_job(job, given.gpus_per_node)
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
     busy = _nodes_in_use(cluster, free)
     if running is not None:
@@ -118,7 +125,7 @@ def place(
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
         raise Exit(ExitCode.INFEASIBLE)
-    if job is not None and job.is_file() and running is None and objective == "locality":
+    if job is not None and job.is_file() and running is None and not by_step:
         # A plan counts on pipelines under one leaf, and may split groups for them that need no split.
         data = read_json(job)
         placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
@@ -129,27 +136,8 @@ def place(
     console.print_or_write(WRITERS[form](placement, cluster), output)
     if output is not None:
         print(placement_summary(placement))
-    if placement.stopped == "interrupted":
-        raise Exit(ExitCode.INTERRUPTED)
-    raise Exit(ExitCode.DONE if placement.certificate.status == "optimal" else ExitCode.LIMIT)
-
-
-def _job_of(given: JobOptions, *, by_step: bool) -> "Job | Path":
-    """Return the job that `planner place` is to place; of a job placed by step time, its plan's file."""
-    from planner.cluster import mesh_job, read_job
-
-    job = given.job
-    if job is None:
-        if by_step:
-            raise InputError("--job: --objective step-time needs the job's file; give it")
-        return mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
-    if (given.nodes, given.mesh) != (None, None):
-        raise InputError(f"--job {job}: a job's file has its nodes and mesh; leave out --nodes and --mesh")
-    if not by_step:
-        return read_job(job, given.gpus_per_node)
-    if given.gpus_per_node is not None:
-        raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
-    return job
+    ended = ExitCode.DONE if placement.certificate.status == "optimal" else ExitCode.LIMIT
+    raise Exit(ExitCode.INTERRUPTED if placement.stopped == "interrupted" else ended)
 
 
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
@@ -269,12 +257,10 @@ def defragment(
 
     cluster, jobs = files.opened()
     found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
-    status = found.certificate.status
-    none = "no moves were found that free" if status == "unknown" else "no moves free"
-    wanted = f"{none} {leaves:,} {'leaf' if leaves == 1 else 'leaves'} more"
-    moves = len(found.moves)
-    frees = f"{counted(moves, 'move')} {'frees' if moves == 1 else 'free'} {', '.join(found.leaves)}"
-    head = frees if found.leaves else wanted
+    status, moves = found.certificate.status, len(found.moves)
+    head = f"no moves {'were found that ' * (status == 'unknown')}free {counted(leaves, 'leaf')} more"
+    if found.leaves:
+        head = f"{counted(moves, 'move')} {'frees' if moves == 1 else 'free'} {', '.join(found.leaves)}"
     _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=as_json)
 
 

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import itertools
-import re
 import sys
 import threading
 import time
@@ -15,11 +14,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
-from planner.units import RANGES, bounded
+from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -35,13 +34,11 @@ REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
 BAR = 16  # columns
 WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
-NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
 SPELLED = {  # how options are written that are not by the name of their parameter
     "output": ("-o", "--output"), "quiet": ("-q", "--quiet"), "verbose": ("-v", "--verbose"), "as_json": ("--json",),
     "form": ("--format",), "framework": ("--for",), "change": ("--set",), "part_of": ("--shard",),
     "start": ("--from",), "stop": ("--to",), "bytes_per_host": ("--bytes",),
 }  # fmt: skip
-SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 
 
 class ExitCode(IntEnum):
@@ -163,7 +160,6 @@ Changes = Annotated[list[str] | None, "Change the instance: PATH=VALUE, PATH=x1.
 Gap = Annotated[float | None, "Stop at this relative gap to the proven bound."]
 Seed = Annotated[int, "Seed of the solvers."]
 Threads = Annotated[int | None, "Threads of the solvers; 1 unless given."]
-Quiet = Annotated[bool, "No progress on stderr."]
 Verbose = Annotated[bool, "All that the plan says, proofs included."]
 Log = Annotated[Path | None, "Add lines of progress with timestamps to this file."]
 InsteadOfStdout = Annotated[Path | None, "Write here in place of stdout."]
@@ -206,18 +202,15 @@ class Watch:
         self._live: Live | None = None
         self._lock, self._err = threading.RLock(), sys.stderr
 
-    def __call__(self, text: str) -> None:
-        """Take a line of progress from the search of a command, to show and log it."""
+    def __call__(self, given: "Event | str") -> None:
+        """Take a progress event of a solve, or another line of progress of a command, to show and log it."""
         with self._lock:
-            self.text = text
-            self._note(text)
-
-    def event(self, event: "Event") -> None:
-        """Take a progress event of a solve, to show and log its line."""
-        with self._lock:
-            line = event.line()
-            self.phase, _, self.text = line.partition(", ")
-            self.share = 0.0 if event.gap is None else max(0.0, 1 - event.gap)
+            if isinstance(given, str):
+                line = self.text = given
+            else:
+                line = given.line()
+                self.phase, _, self.text = line.partition(", ")
+                self.share = 0.0 if given.gap is None else max(0.0, 1 - given.gap)
             self._note(line)
 
     @property
@@ -225,15 +218,10 @@ class Watch:
         """Seconds since the command began, for its progress line."""
         return time.monotonic() - self.started
 
-    def leave(self) -> None:
-        """Stop showing the progress line: the command prints its answer."""
+    def erase(self, *, for_good: bool = False) -> None:
+        """Erase the progress line from the terminal until it is drawn again; `for_good`: an answer is printed."""
         with self._lock:
-            self.shown = False
-            self.erase()
-
-    def erase(self) -> None:
-        """Erase the progress line from the terminal until it is drawn again."""
-        with self._lock:
+            self.shown = self.shown and not for_good
             live, self._live = self._live, None
             if live is not None:
                 live.stop()
@@ -304,14 +292,17 @@ def watching(name: str) -> Iterator[Watch]:
     thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
     _current, out, err = watch, sys.stdout, sys.stderr
     if watch.shown:
-        sys.stdout, sys.stderr = _Printing(out, watch.leave), _Printing(err, watch.erase)
+        sys.stdout, sys.stderr = (
+            _Printing(out, functools.partial(watch.erase, for_good=True)),
+            _Printing(err, watch.erase),
+        )
     thread.start()
     try:
         yield watch
     finally:
         _current = None
         ended.set()
-        watch.leave()
+        watch.erase(for_good=True)
         sys.stdout = out if isinstance(sys.stdout, _Printing) else sys.stdout
         sys.stderr = err if isinstance(sys.stderr, _Printing) else sys.stderr
         thread.join(timeout=1.0)
@@ -321,7 +312,7 @@ def watching(name: str) -> Iterator[Watch]:
 class ProgressOptions:
     """Options of a command for its progress. quiet: nothing on the terminal; log: lines added to a file."""
 
-    quiet: Quiet = False
+    quiet: Annotated[bool, "No progress on stderr."] = False
     log: Log = None
 
     @contextmanager
@@ -331,7 +322,7 @@ class ProgressOptions:
             # Called as a function it has no command around it.
             watch = _current or stack.enter_context(watching("planner"))
             if self.quiet:
-                watch.leave()
+                watch.erase(for_good=True)
             if self.log is not None:
                 require_writable(self.log)
                 try:
@@ -385,22 +376,6 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return bounded(run, spelled)
-
-
-def number_due(error: BadParameter) -> str | None:
-    """Write the complaint about an option of a command that is no number; None where the error is another."""
-    causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
-    if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
-        return None
-    name, text = str(error.param.name), str(causes[0]["input"])
-    allowed = RANGES.get(f"{error.ctx.command.name}.{name}") or RANGES.get(name)
-    whole, exponent = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
-    kind = "a whole number" if whole else "a number"
-    remedy = "give it in digits"
-    if exponent and text[:-1].isdecimal():
-        remedy = f"write {text[:-1]}{'0' * exponent if whole else f'e{exponent}'}"
-    option = next((word for word in error.param.opts if word.startswith("--")), name)
-    return f"{option}: must be {allowed.words() if allowed else kind} (is {text[:40]!r}); {remedy}"
 
 
 def clock(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Typer
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -19,7 +20,6 @@ from planner.plan.plan_files import kind_of, plan_of, read_plan
 
 if TYPE_CHECKING:
     from planner.exports.fabric_parts import BuiltFabric
-
 
 KEYS = {  # where a file says what an option asks for
     "--hosts": "hardware.racks",
@@ -40,6 +40,10 @@ KEYS = {  # where a file says what an option asks for
 }
 
 
+app = Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.command()
 def design(
     given: Annotated[
         Path | None,
@@ -53,7 +57,6 @@ def design(
     as_json: Annotated[bool, "Print the plan as JSON and nothing else."] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
-    import planner
     from planner.planning.load import question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
@@ -73,7 +76,6 @@ def design(
     raise Exit(console.exit_code(plan, None))
 
 
-app = Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
 DETAILS = ("auto", "switch", "pod")
 AXES = "cost,time,splits"
@@ -81,9 +83,6 @@ AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
     "leaf (larger), splits."
 )
-
-
-app.command()(design)
 
 
 @app.command()
@@ -185,9 +184,13 @@ def pareto(
     """
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
+    from planner.planning.load import load_instance, question_of
     from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table, table_by_ratio
 
-    sizes, axis_names = _sizes(wish.leaf_sizes), axes_of(wish.axes)
+    parts = [] if wish.leaf_sizes is None else wish.leaf_sizes.split(",")
+    if wrong := [part for part in parts if not (part.isdecimal() and int(part) >= 1)]:
+        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
+    sizes, axis_names = [int(part) for part in parts], axes_of(wish.axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
     require_writable(output)
@@ -195,11 +198,11 @@ def pareto(
     data = read_data(path)
     if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):
         from planner.planning.fabric_design import by_ratio
-        from planner.planning.load import question_of
 
         if sizes or wish.every or constants is not None or wish.axes != AXES:
-            unused = "--leaf-sizes, --axes, --every, --constants"
-            raise InputError(f"{given}: a fabric alone has no traffic; leave out {unused}")
+            raise InputError(
+                f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
+            )
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:
@@ -211,9 +214,6 @@ def pareto(
             raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
         plan = plan_of(data, str(given))
     else:
-        import planner
-        from planner.planning.load import load_instance
-
         plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
@@ -224,27 +224,18 @@ def pareto(
         late.append(line)
         print(line, file=sys.stderr)
 
-    own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every}
-    rows = list(frontier(plan, time_limit=time_limit, report=report, **own))
+    own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every, "time_limit": time_limit}
+    rows = list(frontier(plan, report=report, **own))
     if output is not None:
         write_atomically(output, lines(rows))
-    if not rows and late:
-        print("no fabric was proven in the time given; give more", file=sys.stderr)
-    elif not rows:
-        print(f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}", file=sys.stderr)
+    if not rows:
+        none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
+        print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)
     if as_json:
         print(json.dumps(records(rows), indent=1))
     elif rows:
         print(table(rows))
     raise Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)
-
-
-def _sizes(text: str | None) -> list[int]:
-    parts = [] if text is None else text.split(",")
-    wrong = [part for part in parts if not (part.isdecimal() and int(part) >= 1)]
-    if wrong:
-        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
-    return [int(part) for part in parts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +265,6 @@ def simulate(
     as_json: Annotated[bool, "Print the result as JSON and nothing else."] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
-    import planner
     from planner.simulation.simulate import summary
 
     with watched.line() as watch:

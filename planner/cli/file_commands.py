@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Typer
 
+import planner
 from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_text, require_writable, write_atomically
@@ -79,8 +80,6 @@ def calibrate(
 
     Vary the number of micro-batches at one layout: that separates what a step costs once from what a micro-batch costs.
     """
-    import planner
-
     require_writable(output)
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)

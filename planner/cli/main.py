@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,9 @@ from typer import BadParameter, Exit, Option, Typer
 from typer.core import TyperGroup
 
 from planner.cli import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
-from planner.cli.console import ExitCode, number_due, watched
+from planner.cli.console import ExitCode, watched
 from planner.errors import InputError, PlannerError
+from planner.units import RANGES
 from planner.version import __version__
 
 EXIT_CODES = (  # shown below the options of `planner --help`
@@ -22,6 +24,8 @@ EXIT_CODES = (  # shown below the options of `planner --help`
     "or the search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
     "written with what it says; 130 interrupted, with the best plan so far."
 )
+NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
+SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 # Objects after which cycles are looked for: by Python's 700 that is a tenth of what a small solve takes.
 CYCLES = 100_000, 50, 100
 
@@ -34,9 +38,17 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BadParameter as error:
-            if (complaint := number_due(error)) is not None:
-                raise InputError(complaint) from None
-            raise
+            causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
+            if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
+                raise
+            name, text = str(error.param.name), str(causes[0]["input"])
+            allowed = RANGES.get(f"{error.ctx.command.name}.{name}") or RANGES.get(name)
+            whole, power = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
+            due = allowed.words() if allowed else "a whole number" if whole else "a number"
+            in_digits = power and text[:-1].isdecimal()
+            remedy = f"write {text[:-1]}{'0' * power if whole else f'e{power}'}" if in_digits else "give it in digits"
+            option = next((word for word in error.param.opts if word.startswith("--")), name)
+            raise InputError(f"{option}: must be {due} (is {text[:40]!r}); {remedy}") from None
         except KeyboardInterrupt:  # here, as the command line's library ends with the same status and no word
             print("interrupted before there was an answer", file=sys.stderr)
             raise Exit(ExitCode.INTERRUPTED) from None
@@ -112,14 +124,13 @@ def main() -> None:
     except PlannerError as error:
         print(f"internal error: {error}; please report it with the instance", file=sys.stderr)
         sys.exit(ExitCode.BROKEN)
-    except BrokenPipeError:
-        _drop_stdout()
-        sys.exit(ExitCode.DONE)
     except MemoryError:
         print("the memory is not enough; allow the process more, or ask about a smaller instance", file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
         _drop_stdout()
+        if isinstance(error, BrokenPipeError):
+            sys.exit(ExitCode.DONE)
         if error.filename is None:
             complaint = f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
         else:

@@ -1,6 +1,7 @@
 """Commands on plans: `planner solve`, `frontier`, `evaluate`, `explain`, `check`, `show`, `compare`, `report`."""
 
 import json
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -11,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, require_writable, write_atomically
-from planner.plan.plan_files import read_plan
+from planner.files import exists, read_json, require_writable, write_atomically
+from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
-    from planner.planning.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def solve(
     try:
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
-            given: dict[str, Any] = {"on_progress": watch.event, "models": models, "constants": asked.constants}
+            given: dict[str, Any] = {"on_progress": watch, "models": models, "constants": asked.constants}
             plan = session.solve(instance, **asdict(search), pins=pins, **given)
             console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
@@ -81,7 +82,7 @@ def solve(
                     why = "a signal ended the search before it" if interrupted() else "the time limit came first"
                 if why is None:
                     left, seed, threads = deadline.limit, search.seed, search.threads
-                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event)
+                    found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch)
                     plan = plan.replaced(curve=found.curve)
                     console.write_model(plan, output)
                 if not as_json:
@@ -123,24 +124,22 @@ def frontier(
     progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
-    import planner
     from planner.imports.instance_file import holds_plan
     from planner.report.plots.plots import staircase
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
-    if output is not None:
-        if output.suffix not in ENDINGS:
-            ending = output.suffix or "without an ending"
-            raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
-        if output.suffix == ".parquet":
-            need_pyarrow()
+    if output is not None and output.suffix not in ENDINGS:
+        ending = output.suffix or "without an ending"
+        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+    if output is not None and output.suffix == ".parquet":
+        need_pyarrow()
     if holds_plan(asked.instance):
         print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
     require_writable(output, plot)
     console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
-        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
+        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch, constants=asked.constants)
     if output is not None and output.suffix == CURVE:
         console.write_model(front.curve, output)
     elif output is not None:
@@ -155,7 +154,16 @@ def frontier(
         from planner.report.summary import curve_text, terminal_width
 
         print(curve_text(front, search.epsilon, terminal_width()))
-    raise Exit(_status(front, search.epsilon))
+    if doubted := [i for i, plan in enumerate(front.plans) if plan.verified is False]:
+        such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
+        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
+        raise Exit(ExitCode.UNVERIFIED)
+    curve, proved = front.curve, front.curve.stopped == "proved"
+    if proved and not curve.points:
+        raise Exit(ExitCode.INFEASIBLE)
+    within = curve.epsilon is not None and curve.epsilon <= search.epsilon
+    done = ExitCode.DONE if curve.points and (proved or within) else ExitCode.LIMIT
+    raise Exit(ExitCode.INTERRUPTED if curve.stopped == "interrupted" else done)
 
 
 def layouts(
@@ -170,7 +178,6 @@ def layouts(
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
-    import planner
     from planner.report.tables import flat_layouts, layout_rows, table_text
     from planner.sweeps.row_store import write_table
 
@@ -180,7 +187,7 @@ def layouts(
     with ending_searches(), progress.line() as watch:
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
-        found = planner.layouts(asked.changed(), **options, on_progress=watch.event)
+        found = planner.layouts(asked.changed(), **options, on_progress=watch)
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
@@ -189,24 +196,8 @@ def layouts(
         write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
-    if not found.plans:
-        raise Exit(ExitCode.INFEASIBLE if found.proven else ExitCode.LIMIT)
-    raise Exit(ExitCode.DONE if found.proven else ExitCode.LIMIT)
-
-
-def _status(front: "Frontier", epsilon: float) -> int:
-    curve = front.curve
-    doubted = [i for i, plan in enumerate(front.plans) if plan.verified is False]
-    if doubted:
-        such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
-        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
-        return ExitCode.UNVERIFIED
-    if not curve.points and curve.stopped == "proved":
-        return ExitCode.INFEASIBLE
-    if curve.stopped == "interrupted":
-        return ExitCode.INTERRUPTED
-    within = curve.epsilon is not None and curve.epsilon <= epsilon
-    return ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else ExitCode.LIMIT
+    proven = ExitCode.DONE if found.plans else ExitCode.INFEASIBLE
+    raise Exit(proven if found.proven else ExitCode.LIMIT)
 
 
 def evaluate(
@@ -223,7 +214,6 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
-    import planner
     from planner.imports.training_run import doubts, layout_of_run, read_run
     from planner.instance.references_and_pins import long_names
     from planner.planning import evaluate as evaluating
@@ -236,7 +226,13 @@ def evaluate(
     run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
     if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
-        pins |= _replicas_of_plan(instance, pins.get("layout.data_parallel"))  # which no flag can say
+        # Of a plan also the replicas of each of several sites, which no flag can say, where they are as many.
+        data: Any = read_json(instance) if instance.suffix == ".json" and instance.is_file() else None
+        layout = data.get("layout") if kind_of(data) == "plan" else None
+        by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
+        if isinstance(by_site, dict) and len(by_site) > 1 and all(isinstance(n, int) for n in by_site.values()):
+            as_many = sum(by_site.values()) == pins.get("layout.data_parallel")
+            pins |= {"layout.data_parallel_by_site": by_site} if as_many else {}
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
@@ -267,19 +263,6 @@ def evaluate(
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
 
-def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
-    """Return the replicas by site of a plan file as a pin of `planner evaluate`, if as many over several sites."""
-    from planner.files import read_json
-    from planner.plan.plan_files import kind_of
-
-    data: Any = read_json(file) if file.suffix == ".json" and file.is_file() else None
-    layout = data.get("layout") if kind_of(data) == "plan" else None
-    by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
-    if not isinstance(by_site, dict) or len(by_site) < 2 or not all(isinstance(n, int) for n in by_site.values()):
-        return {}
-    return {"layout.data_parallel_by_site": by_site} if sum(by_site.values()) == replicas else {}
-
-
 def explain(
     asked: console.PinnedInstance,
     as_json: Annotated[bool, "Print the explanation as JSON and nothing else."] = False,
@@ -290,7 +273,6 @@ def explain(
     progress: console.ProgressOptions,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
-    import planner
     from planner.planning.explanation import summary
     from planner.report.summary import fitted, terminal_width
 
@@ -307,7 +289,7 @@ def explain(
     with progress.line() as watch:
         options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
         options["constants"] = asked.constants
-        explanation = planner.explain(instance, pins=pins, on_progress=watch.event, on_part=print_more, **options)
+        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     if as_json:
         print(explanation.model_dump_json(indent=1))
@@ -321,8 +303,6 @@ def explain(
 
 def check(plan: console.PlanFile) -> None:
     """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
-    import planner
-
     given = read_plan(plan)
     violations = planner.check(given)
     for violation in violations:
@@ -415,8 +395,6 @@ def serve(
     seed: console.Seed = 0,
 ) -> None:
     """Open a page of this machine on which the instance is asked again with other limits, goals and prices."""
-    import signal
-
     from planner.imports.instance_file import holds_plan
     from planner.planning.load import load_instance
     from planner.serve.local_server import HOST, QuestionThread, local_server

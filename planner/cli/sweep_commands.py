@@ -6,8 +6,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from planner.units import counted, duration, words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from planner.planning.model_size import LimitLayout, LimitPoint
+    from planner.planning.model_size import LimitPoint
     from planner.sweeps.row_store import Store
     from planner.sweeps.sweep_run import Task
 
@@ -87,38 +88,45 @@ def sweep(
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
     with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
-        sweeping = SweepProgress(total=total, counts=Counter())
+        counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 
         def read(tasks: "Iterable[Task]") -> "Iterator[Task]":
             """Yield the tasks of a sweep, and count those that an earlier run finished."""
             for task in tasks:
                 if task.key in before:
-                    sweeping.resumed += 1
-                    sweeping.counts[before[task.key]] += 1
+                    counts[before[task.key]] += 1
                 keys.add(task.key)
                 yield task
+
+        def line(new: int) -> str:
+            """Write the points done, per minute and by status, and the remaining time; `new` are of this run."""
+            rate = new / (time.monotonic() - started)
+            left = f", {60 * rate:.3g} points/min, {duration((total - counts.total()) / rate)} left" if new else ""
+            others = "".join(f", {count} {state}" for state, count in sorted(counts.items()) if state != "optimal")
+            return f"{counts.total()}/{total} points{left}{others}"
 
         each = chain(list(read(first)), read(tasks))
         try:
             cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
             with cluster as executor, progress.line() as report:
-                report(sweeping.line())
-                for row in rows_of(each, options, finished=before, executor=executor, workers=workers):
+                report(line(0))
+                found = rows_of(each, options, finished=before, executor=executor, workers=workers)
+                for new, row in enumerate(found, 1):
                     store.append(row)
-                    sweeping.counts[row.status] += 1
-                    report(sweeping.line())
+                    counts[row.status] += 1
+                    report(line(new))
         except KeyboardInterrupt:
-            _end(store, sweeping, keys, ExitCode.INTERRUPTED)
-        _end(store, sweeping, keys, ExitCode.DONE)
+            status = ExitCode.INTERRUPTED
+        _end(store, total, keys, status)
 
 
-def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
+def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
     from planner.sweeps.row_store import latest
 
     store.tabulate()
     counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
     by_status = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
-    summary = f"{counts.total()} of {progress.total} points ({by_status})"
+    summary = f"{counts.total()} of {total} points ({by_status})"
     if status == ExitCode.INTERRUPTED:
         print(f"interrupted with {summary} in {store.path}; go on with --resume", file=sys.stderr)
     else:
@@ -133,31 +141,9 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     if doubted:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
-    if status == ExitCode.DONE and doubted:
-        status = ExitCode.UNVERIFIED
-    elif status == ExitCode.DONE and set(counts) == {"unknown"}:
-        status = ExitCode.LIMIT
+    if status == ExitCode.DONE:
+        status = ExitCode.UNVERIFIED if doubted else ExitCode.LIMIT if set(counts) == {"unknown"} else status
     raise Exit(status)
-
-
-@dataclass(slots=True, kw_only=True)
-class SweepProgress:
-    """Progress of a running sweep: its points done, by status, and the rate."""
-
-    total: int
-    counts: Counter[str]
-    resumed: int = 0  # rows of an earlier run
-    started: float = field(default_factory=time.monotonic)
-
-    def line(self) -> str:
-        """Write the points per minute, the remaining time and the failures of a running sweep."""
-        rows = self.counts.total()
-        new, rate_text = rows - self.resumed, ""
-        if new:
-            rate = new / (time.monotonic() - self.started)
-            rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
-        others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
-        return f"{rows}/{self.total} points{rate_text}{others}"
 
 
 def plot(
@@ -173,8 +159,8 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.plots import PlotRequest, drawn, plot_page
-    from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
+    from planner.report.plots.plots import PlotRequest, picture_of, plot_page, sweep_figure, title
+    from planner.report.plots.sweep_rows import SENSES, check_path, number, planned, read_rows
 
     form = output.suffix.removeprefix(".").lower()
     if form not in ("svg", "png", "html"):
@@ -182,7 +168,9 @@ def plot(
     if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
     require_writable(output)
-    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
+    if frontier not in SENSES:
+        raise InputError(f"--frontier {frontier}: must be one of {', '.join(SENSES)}")
+    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=SENSES[frontier])
     points = read_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
@@ -194,7 +182,7 @@ def plot(
         if axis in log and any(value is not None and value <= 0 for value in values):
             problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
-    picture = drawn(points, request, "png" if form == "png" else "svg")
+    picture = picture_of(lambda: sweep_figure(points, request), title(request), "png" if form == "png" else "svg")
     write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
 
 
@@ -228,7 +216,6 @@ def limits(
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
     require_writable(output, plot)
     console.require_picture(plot)
-    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     from planner.api.plans import limits as points_of
@@ -288,27 +275,23 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         if point.layout is None or point.utilisation is None:
             yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {point.reason}"
             continue
-        use, bound = 100 * point.utilisation, 100 * (point.utilisation_bound or 1)
-        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {_layout(point, point.layout)}"
+        use, bound, layout = 100 * point.utilisation, 100 * (point.utilisation_bound or 1), point.layout
+        wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
+        others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
+        pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
+        degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
+        batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+        lost = [(share, part) for part, share in point.shares.items() if part not in USEFUL]
+        share, part = max(lost, default=(0.0, ""))
+        proof = "" if point.status == "optimal" else "; not proven"
+        text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
     best = max((point.utilisation or 0.0 for point in points), default=0.0)
     drop, ends = fall(points), wall(points)
     where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
     yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
-    last = "no end is proven in this range"
-    if ends:
-        last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
-    yield f"{days:g} days: {last}"
-
-
-def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
-    wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
-    pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-    others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
-    degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
-    batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
-    share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))
-    proof = "" if point.status == "optimal" else "; not proven"
-    return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+    last = ends and f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
+    yield f"{days:g} days: {last or 'no end is proven in this range'}"
 
 
 def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":

@@ -1,11 +1,11 @@
 """Base types of the data of instances and plans: frozen, sourced, and numbers with their ranges."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 Positive = Annotated[float, Field(gt=0)]
@@ -18,12 +18,6 @@ Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
 
 
-def _takes_flags(annotation: Any) -> bool:
-    """Return whether a field of frozen data may be true or false, or is no number, which refuses them itself."""
-    kinds = set(re.findall(r"\w+", str(annotation)))
-    return not kinds & {"int", "float"} or bool(kinds & {"bool", "Any"})
-
-
 class Frozen(BaseModel):
     """Base type of immutable data that refuses unknown keys and non-finite numbers."""
 
@@ -33,8 +27,10 @@ class Frozen(BaseModel):
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false where frozen data have a number: pydantic takes them for 1 and 0."""
-        if isinstance(value, bool) and not _takes_flags(cls.model_fields[info.field_name or ""].annotation):
-            raise PydanticCustomError("number_type", "Input should be a valid number")
+        if isinstance(value, bool):
+            kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
+            if kinds & {"int", "float"} and not kinds & {"bool", "Any"}:
+                raise PydanticCustomError("number_type", "Input should be a valid number")
         return value
 
     def replaced(self, **values: Any) -> Self:
@@ -54,6 +50,16 @@ class Sourced(Frozen):
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know in addition to the figures.")
+
+    def _faults(self) -> Iterable[str]:
+        """Yield what does not go together in the figures of one part of an instance, each with its remedy."""
+        return ()
+
+    @model_validator(mode="after")
+    def _without_fault(self) -> Self:
+        for fault in self._faults():
+            raise ValueError(fault)
+        return self
 
 
 def with_like(schema: dict[str, Any]) -> None:
@@ -105,10 +111,8 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
     """Return the least and the largest size that the number at a key of an instance may have, where it is not 0."""
-    for pattern, low, high in RANGES:
-        if re.fullmatch(pattern, key):
-            return low, high
-    return (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+    usual = (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+    return next(((low, high) for pattern, low, high in RANGES if re.fullmatch(pattern, key)), usual)
 
 
 def put_ranges(schema: dict[str, Any]) -> None:

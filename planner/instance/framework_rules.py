@@ -1,14 +1,12 @@
 """Rules of training frameworks on the layouts that a search may choose, by the framework's name."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]  # an exchange behind products
 RecomputeRule = Literal["free", "chunks alike", "all or none"]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkRules:
+class FrameworkRules(NamedTuple):
     """Rules that a framework holds a layout to; its degrees, ZeRO stages and schedules are keys of its stack."""
 
     framework: str = ""  # whose rules they are; empty: none

@@ -1,8 +1,9 @@
 """The hardware of an instance: accelerators, racks, pools of different GPUs, and the failure rates of their parts."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from planner.instance.base_types import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
 
@@ -57,12 +58,10 @@ class Accelerator(Sourced):
         32e9, description="Link of one GPU to its host's memory, one direction; absent: PCIe 4.0 x16."
     )
 
-    @model_validator(mode="after")
-    def _efficiency_by_type(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         for dtype in self.peak_flop_per_second:
             if dtype not in self.gemm_efficiency.max_share:
-                raise ValueError(f"gemm_efficiency.max_share has no {dtype!r}, which peak_flop_per_second has; add one")
-        return self
+                yield f"gemm_efficiency.max_share has no {dtype!r}, which peak_flop_per_second has; add one"
 
 
 class Rack(Sourced):
@@ -173,14 +172,12 @@ class FailingPart(Sourced):
     )
     out: Literal["gpu", "rack"] = Field("gpu", description="What is out of service meanwhile: the GPU, or its rack.")
 
-    @model_validator(mode="after")
-    def _counted_once(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         given = [name for name in COUNTED_BY if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")
+            yield f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}"
         if self.repair_hours and self.gpu_hours_per_event is None:
-            raise ValueError(f"repair_hours with {given[0]}; only what is counted by gpu_hours_per_event is repaired")
-        return self
+            yield f"repair_hours with {given[0]}; only what is counted by gpu_hours_per_event is repaired"
 
 
 class Reliability(Sourced):
@@ -234,15 +231,13 @@ class Reliability(Sourced):
         """Whether the stops of a job depend on the number of links that join a GPU to its leaves."""
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         # Of links alone, without transceivers, or with lanes to spare, nothing would ever stop the job.
         if self.counts_links and all(part.gpu_hours_per_event is None for part in self.parts.values()):
-            raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
+            yield "parts: all are counted by links or transceivers; add those with gpu_hours_per_event"
         if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
             problem = 'recoveries has "warm-spares" alone, and spare_targets no share above 0'
-            raise ValueError(f"{problem}; add one to either")
+            yield f"{problem}; add one to either"
         if "storage" not in self.checkpoint_targets and self.memory_bytes_per_second_per_gpu is None:
             problem = 'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent'
-            raise ValueError(f"{problem}; add one")
-        return self
+            yield f"{problem}; add one"

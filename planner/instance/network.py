@@ -1,9 +1,10 @@
 """Types of the parts from which a site's fabric may be built, and of the wide area: fibre and wavelengths."""
 
 import math
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from planner.instance.base_types import Count, Fraction, Frozen, NonNegative, Positive, Sourced
 
@@ -166,15 +167,13 @@ class Network(Sourced):
     max_tiers: Annotated[int, Field(ge=1, le=MAX_TIERS)] = Field(MAX_TIERS, description="Most tiers of switches.")
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")
 
-    @model_validator(mode="after")
-    def _survival_of_trees(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         """Refuse tier ratios or a loss to survive for dragonflies: no tiers, and links left are not counted."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier
         if asked and grouped:
-            raise ValueError(f"{asked} is of trees, and families has {grouped[0]}; leave one of them out")
-        return self
+            yield f"{asked} is of trees, and families has {grouped[0]}; leave one of them out"
 
     @property
     def asked_core_share(self) -> float:
@@ -243,13 +242,11 @@ class Traffic(Sourced):
     a: str | None = Field(None, description="A grid or fibre node; with b absent too: between every two sites.")
     b: str | None = Field(None, description="The other end; absent with a: between every two open sites.")
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if (self.period_seconds is None) == (self.deadline_seconds is None):
-            raise ValueError("give exactly one of period_seconds and deadline_seconds")
+            yield "give exactly one of period_seconds and deadline_seconds"
         if (self.a is None) != (self.b is None):
-            raise ValueError("give both a and b, or neither for every two sites")
-        return self
+            yield "give both a and b, or neither for every two sites"
 
 
 class Wan(Sourced):

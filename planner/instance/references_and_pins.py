@@ -17,21 +17,17 @@ Check = Callable[[Any], bool]
 RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cable without gbps: 400G-DR4
 
 
-def _whole(value: Any) -> bool:
-    return type(value) is int and value >= 1  # a bool is none
-
-
-def _from_zero(value: Any) -> bool:
-    return (value == 0 and not isinstance(value, bool)) or _whole(value)
+WHOLE: tuple[Check, str] = (lambda value: type(value) is int and value >= 1, "a whole number from 1")  # a bool is none
+NAME: tuple[Check, str] = (lambda value: isinstance(value, str) and bool(value), "the name of a switch")
+FROM_ZERO: tuple[Check, str] = (
+    lambda value: (value == 0 and not isinstance(value, bool)) or WHOLE[0](value),
+    "a whole number from 0",
+)
 
 
 def _list_of(entry: Check) -> Check:
     return lambda value: isinstance(value, list) and bool(value) and all(map(entry, value))
 
-
-WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
-NAME: tuple[Check, str] = (lambda value: isinstance(value, str) and bool(value), "the name of a switch")
-FROM_ZERO: tuple[Check, str] = (_from_zero, "a whole number from 0")
 
 PINS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("sites.racks", "sites.max_sites"), WHOLE),
@@ -47,9 +43,9 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.recompute": (lambda value: value in ("none", "selective", "full"), "none, selective or full"),
     "layout.sequence_parallel": (lambda value: isinstance(value, bool), "true or false"),
     "layout.zero_stage": (lambda value: type(value) is int and 0 <= value <= 3, "0, 1, 2 or 3"),
-    "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage, such as [8,7]"),
+    "layout.layers_per_stage": (_list_of(WHOLE[0]), "a list of whole numbers from 1, one a stage, such as [8,7]"),
     "layout.recomputed_layers_per_stage": (
-        _list_of(_from_zero),
+        _list_of(FROM_ZERO[0]),
         "a list of whole numbers from 0, one a stage, such as [2,0]",
     ),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
@@ -155,7 +151,16 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
     yield from _alternative_problems(instance)
-    yield from _batch_problems(instance, searched=searched)
+    batch, choose = instance.limits.max_batch_tokens, instance.workload.choose
+    sequence = instance.workload.sequence_length
+    if batch is None and searched and (choose is None or choose.critical_batch is None):
+        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
+    elif batch is not None and batch > MAX_COUNT * sequence:
+        many = f"must be at most {MAX_COUNT:,} sequences of {sequence} tokens (is {batch:g})"
+        yield f"limits.max_batch_tokens: {many}; give the critical batch (published laws span 1e7 to 1e9)"
+    elif batch is not None and batch < sequence:
+        few = f"must be at least one sequence of {sequence} tokens (is {batch:g})"
+        yield f"limits.max_batch_tokens: {few}; raise it or shorten workload.sequence_length"
     yield from network_problems(instance.network)
     hardware, racks = instance.hardware, instance.hardware.racks
     if instance.grid is not None:
@@ -206,19 +211,6 @@ def _link_problems(instance: Instance) -> Iterator[str]:
         if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:
             other = f"fabric.{name.partition('.')[2]}"
             yield f"pins.{path}: links to GPUs fail, and are as many at all sites; pin {other} for all of them"
-
-
-def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    batch, work = instance.limits.max_batch_tokens, instance.workload
-    choose, sequence = work.choose, work.sequence_length
-    if batch is None and searched and (choose is None or choose.critical_batch is None):
-        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
-    elif batch is not None and batch > MAX_COUNT * sequence:
-        most = f"must be at most {MAX_COUNT:,} sequences of {sequence} tokens (is {batch:g})"
-        yield f"limits.max_batch_tokens: {most}; give the critical batch (published laws span 1e7 to 1e9)"
-    elif batch is not None and batch < sequence:
-        least = f"must be at least one sequence of {sequence} tokens (is {batch:g})"
-        yield f"limits.max_batch_tokens: {least}; raise it or shorten workload.sequence_length"
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
@@ -310,7 +302,17 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     yield from _doubles((path, "id", line.id) for path, line in corridors)
     for i, node in enumerate(grid.nodes):
         yield from _unknown(f"grid.nodes[{i}].balancing_authority", node.balancing_authority, authorities)
-    yield from _scenario_problems(grid, authorities, nodes)
+    total = sum(scenario.weight for scenario in grid.scenarios)
+    if total > 1 + WEIGHT_TOLERANCE:
+        yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
+    named = ((f"grid.scenarios[{i}]", "name", one.name) for i, one in enumerate(grid.scenarios) if one.name)
+    yield from _doubles(named)
+    for i, scenario in enumerate(grid.scenarios):
+        if not scenario.name:
+            yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"
+        for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
+            for name in sorted(getattr(scenario, key)):
+                yield from _unknown(f"grid.scenarios[{i}].{key}", name, known)
     for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
     if "rating" in grid.rules.soft and grid.rules.grid_model == "dc":
@@ -323,20 +325,6 @@ def grid_problems(grid: Grid) -> Iterator[str]:
 def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
     own: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
     return [*own, *((f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines))]
-
-
-def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collection[str]) -> Iterator[str]:
-    total = sum(scenario.weight for scenario in grid.scenarios)
-    if total > 1 + WEIGHT_TOLERANCE:
-        yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    named = ((f"grid.scenarios[{i}]", "name", one.name) for i, one in enumerate(grid.scenarios) if one.name)
-    yield from _doubles(named)
-    for i, scenario in enumerate(grid.scenarios):
-        if not scenario.name:
-            yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"
-        for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
-            for name in sorted(getattr(scenario, key)):
-                yield from _unknown(f"grid.scenarios[{i}].{key}", name, known)
 
 
 def power_flow_gaps(grid: Grid) -> Iterator[str]:

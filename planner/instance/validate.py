@@ -40,7 +40,8 @@ class Faults:
 
     def add(self, path: str, complaint: str) -> None:
         """Add a complaint about a place of JSON data, unless its value is replaced by a placeholder."""
-        if not any(_holds(path, place) or _holds(place, path) for place in self.replaced):
+        pairs = ((outer, inner) for place in self.replaced for outer, inner in ((path, place), (place, path)))
+        if not any(inner == outer or inner.startswith((f"{outer}.", f"{outer}[")) for outer, inner in pairs):
             self.lines.append(f"{path}: {complaint}" if path else complaint)
 
 
@@ -88,10 +89,6 @@ def validated(
         more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
         raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
     return result
-
-
-def _holds(path: str, inner: str) -> bool:
-    return inner == path or inner.startswith((f"{path}.", f"{path}["))
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:

@@ -1,10 +1,10 @@
 """Types of the workload: the model or the family to choose it from, precision and software stack; the catalogues."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -79,11 +79,9 @@ class PointsLaw(Sourced):
     flop: tuple[Positive, ...] = Field(min_length=2, description="Training FLOP at which each size is the best.")
     tokens: tuple[Positive, ...] = Field(min_length=2, description="Tokens at which each size is the best.")
 
-    @model_validator(mode="after")
-    def _same_length(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if not len(self.parameters) == len(self.flop) == len(self.tokens):
-            raise ValueError("parameters, flop and tokens must be of one length; complete the points")
-        return self
+            yield "parameters, flop and tokens must be of one length; complete the points"
 
 
 class LossLaw(Sourced):
@@ -115,13 +113,11 @@ class DepthLaw(Sourced):
     intercept: float | None = Field(None, description="Of a log law: ln hidden at no layers.")
     slope: Positive | None = Field(None, description="Of a log law: growth of ln hidden by layer.")
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.kind == "aspect" and self.aspect is None:
-            raise ValueError("an aspect law needs aspect")
+            yield "an aspect law needs aspect"
         if self.kind == "log" and (self.intercept is None or self.slope is None):
-            raise ValueError("a log law needs intercept and slope")
-        return self
+            yield "a log law needs intercept and slope"
 
 
 class Family(Sourced):
@@ -196,14 +192,12 @@ class Experts(Sourced):
     groups: Count = Field(1, description="Groups of experts next to each other, of which a token goes to few.")
     groups_per_token: Count = Field(1, description="Groups that the experts of one token belong to at most.")
 
-    @model_validator(mode="after")
-    def _enough_experts(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.per_token > self.count:
-            raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
+            yield f"per_token must be at most count ({self.per_token} > {self.count}); change either"
         if self.count % self.groups or self.groups_per_token > self.groups:
             groups = f"{self.groups} of {self.count} experts, {self.groups_per_token} for a token"
-            raise ValueError(f"groups must divide count and be at least groups_per_token ({groups}); change either")
-        return self
+            yield f"groups must divide count and be at least groups_per_token ({groups}); change either"
 
 
 class LatentAttention(Sourced):
@@ -236,25 +230,23 @@ class Model(Sourced):
     vocabulary: Count = Field(description="Entries of the embedding, padding included.")
     tied_embeddings: bool = Field(True, description="The LM head shares the embedding's weights.")
 
-    @model_validator(mode="after")
-    def _buildable(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.latent_attention is not None and (self.head_size is not None or self.kv_heads is not None):
-            raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
+            yield "latent_attention sets the heads' widths; remove head_size and kv_heads"
         if self.latent_attention is None and self.head_size is None and self.hidden % self.heads:
             most = min(self.hidden, 4 * self.heads, 100_000)
             divisors = (divisor for divisor in range(1, most + 1) if self.hidden % divisor == 0)
             near = min(divisors, key=lambda divisor: (abs(divisor - self.heads), divisor))
-            raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
+            yield f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size"
         if self.latent_attention is None and self.heads % (self.kv_heads or self.heads):
-            raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
+            yield f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)"
         dense = self.experts.dense_layers if self.experts else 0
         if self.experts is not None and dense >= self.layers:
-            raise ValueError(f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it")
+            yield f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it"
         if self.window_layers > self.layers:
-            raise ValueError(f"window_layers must be at most layers ({self.window_layers} > {self.layers}); lower it")
+            yield f"window_layers must be at most layers ({self.window_layers} > {self.layers}); lower it"
         if (self.window is None) != (self.window_layers == 0):
-            raise ValueError(f"give window and window_layers, or neither (are {self.window} and {self.window_layers})")
-        return self
+            yield f"give window and window_layers, or neither (are {self.window} and {self.window_layers})"
 
     @property
     def kv(self) -> int:
@@ -291,13 +283,11 @@ class Precision(Sourced):
     activation_bytes: Positive = Field(description="Per stored activation element.")
     collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
 
-    @model_validator(mode="after")
-    def _has_working_copies(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.parameter_bytes < self.working_parameter_bytes:
             least = f"working_parameter_bytes ({self.working_parameter_bytes:g}), which it includes"
             both = f"parameter_bytes ({self.parameter_bytes:g}) is less than {least}"
-            raise ValueError(f"{both}; give the bytes of both copies")
-        return self
+            yield f"{both}; give the bytes of both copies"
 
 
 class _OrName:
@@ -460,15 +450,13 @@ class Software(Sourced):
             new[DISPATCH_SECONDS[new.get("dispatcher", "all_to_all")]] = data["dispatch_seconds"]
         return new
 
-    @model_validator(mode="after")
-    def _under_pipelines(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         more = sorted(set(self.pipelined_zero_stages or ()) - set(self.zero_stages))
         if more:
-            raise ValueError(f"pipelined_zero_stages must be among zero_stages ({more[0]} is not); add it there")
+            yield f"pipelined_zero_stages must be among zero_stages ({more[0]} is not); add it there"
         for part, whole in NEEDS.items():
             if part in self.parallelism and whole not in self.parallelism:
-                raise ValueError(f'parallelism has "{part}" and not "{whole}", which it needs; add that')
-        return self
+                yield f'parallelism has "{part}" and not "{whole}", which it needs; add that'
 
     @model_serializer(mode="wrap")
     def _without_unset_switches(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
 FEWEST_POINTS = 2  # points of a curve that can be straight
+ENDED_BY = {"interrupted": "an interrupt"}  # of a curve's search; any other end is its limit
 
 
 # Figures of a point of a curve: the heading of each by its key, and how it is written.
@@ -70,7 +71,7 @@ def curve_section(curve: Curve) -> str:
         if curve.none_below_usd is not None:
             other = f"no plan of at most {money(curve.none_below_usd)} keeps all rules (proven)"
         return f"CURVE      This plan alone; {other}."
-    ended = "" if curve.stopped == "proved" else f" (ended by {_ended(curve)})"
+    ended = "" if curve.stopped == "proved" else f" (ended by {ENDED_BY.get(curve.stopped, 'its limit')})"
     plans = f"{counted(len(curve.points), 'plan')}, none beaten in both capital and days"
     lines = [*curve_table(curve.points), *curve_claims(curve)]
     return "\n".join([f"CURVE      What less money buys: {plans}{ended}", *(f"{'':{INDENT}}{line}" for line in lines)])
@@ -79,19 +80,18 @@ def curve_section(curve: Curve) -> str:
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
     """Write a curve as text: plans by capital with bounds, the knee or why there is none, shares proven and asked."""
     curve, name = frontier.curve, frontier.instance.name
-    proven = curve.stopped == "proved"
+    proven, ended = curve.stopped == "proved", f"was ended by {ENDED_BY.get(curve.stopped, 'its limit')}"
     if curve.points:
         unbeaten = "that no other" if proven else "so far, of which no other"
         lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
         lines += [*curve_table(curve.points), *curve_claims(curve)]
         if not proven:
-            lines.append(f"The search was ended by {_ended(curve)} before {_share(epsilon)} was proven.")
+            lines.append(f"The search {ended} before {_share(epsilon)} was proven.")
     elif proven:
-        why = f"No plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."
-        lines = [f"{name}: infeasible", why]
+        lines = [f"{name}: infeasible"]
+        lines.append(f"No plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules.")
     else:
-        what = f"the search was ended by {_ended(curve)}; what plans there are is not known"
-        lines = [f"{name}: no plan so far: {what}"]
+        lines = [f"{name}: no plan so far: the search {ended}; what plans there are is not known"]
     return fitted("\n".join(lines), width)
 
 
@@ -121,10 +121,6 @@ def curve_claims(curve: Curve) -> Iterator[str]:
         yield f"For every plan{_curve_box(curve)} a row is within {_share(curve.epsilon)} in money and days (proven)."
     if curve.none_below_usd is not None:
         yield f"No plan of at most {money(curve.none_below_usd)} keeps all rules (proven)."
-
-
-def _ended(curve: Curve) -> str:
-    return "an interrupt" if curve.stopped == "interrupted" else "its limit"
 
 
 def _share(epsilon: float) -> str:

@@ -94,13 +94,10 @@ def headline(side: Side) -> str:
     if side.reported:
         verdict = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
         return " ".join(fact.text for fact in verdict)
-    status = str(side.figures.get("status", "no status"))
-    if side.figures.get("verified") is False:
-        status += ", not verified"
-    value, dated = side.value, side.goal == FINISH_DATE
+    status = f"{side.figures.get('status', 'no status')}{', not verified' * (side.figures.get('verified') is False)}"
+    value, dated, reason = side.value, side.goal == FINISH_DATE, side.figures.get("reason")
     if value is None:
-        reason = side.figures.get("reason")
-        return status + (f": {reason}" if reason else "")
+        return f"{status}: {reason}" if reason else status
     parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
     shown = (
         (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
@@ -170,10 +167,9 @@ def best(sides: Sequence[Side]) -> str:
     """Name the compared sides of fewest days and of least money, however many there are; empty where none is a plan."""
     dated, found = [side.goal == FINISH_DATE for side in sides], []
     soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
-    days = [(side.value if all(dated) else side.days, side.name) for side in sides]
     # Days are compared where those of each side are known, or it has no plan.
-    if any(side.days is None and side.value is not None for side in sides):
-        days = []
+    known_days = all(side.days is not None or side.value is None for side in sides)
+    days = [(side.value if all(dated) else side.days, side.name) for side in sides if known_days]
     capital = [(side.usd, side.name) for side in sides]
     for what, figures, show in ((soonest, days, "{:,.1f}".format), ("least money", capital, money)):
         if known := [(value, name) for value, name in figures if value is not None]:
@@ -254,11 +250,10 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the rows of a comparison table by section, a figure each; `diff`: only those that differ."""
-    names = list(dict.fromkeys(name for column in columns for name in column.figures))
-    sections = {name: name.partition(".")[0] for name in names}
-    # Stable, so that a section keeps its order.
-    names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
-    rows = {name: [column.figures.get(name) for column in columns] for name in names}
+    names = dict.fromkeys(name for column in columns for name in column.figures)
+    places = {section: place for place, section in enumerate(SECTIONS)}
+    in_order = sorted(names, key=lambda name: places.get(name.partition(".")[0], 0))  # a section keeps its order
+    rows = {name: [column.figures.get(name) for column in columns] for name in in_order}
     rows = {name: values for name, values in rows.items() if any(value not in (None, "") for value in values)}
     return {name: row for name, row in rows.items() if not (diff and all(_same(value, row[0]) for value in row))}
 
@@ -276,7 +271,7 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     cells = {name: [_cell(row[0]), *(_cell(figure, row[0]) for figure in row[1:])] for name, row in rows.items()}
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
-        [cells[name][at] for name, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))
+        [cells[key][at] for key, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))
     ]
     widths = [max(LEAST_COLUMN, min(MOST_COLUMN, max(map(len, own), default=0))) for own in figures]
     shown = max(2, sum(end <= width - head for end in accumulate(own + 2 for own in widths)))
@@ -299,9 +294,10 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
 def _cell(figure: Figure, first: Figure = None) -> str:
     if figure is None or isinstance(figure, bool):
         return "-" if figure is None else json.dumps(figure)
-    text = figure if isinstance(figure, str) else f"{figure:,.6g}"
-    if not isinstance(figure, str) and (isinstance(figure, int) or 1e6 <= abs(figure) < 1e15):
-        text = f"{figure:,.0f}"  # in place of a power of ten
+    if isinstance(figure, str):
+        return figure
+    # In full in place of a power of ten.
+    text = f"{figure:,.0f}" if isinstance(figure, int) or 1e6 <= abs(figure) < 1e15 else f"{figure:,.6g}"
     if _is_number(figure) and _is_number(first) and abs(first) > SAME and figure != first:
         text += f" ({figure / first:.3g}x)"
     return text

@@ -74,15 +74,14 @@ class QuestionThread:
         self.complaint = ""  # about the form that was sent last
         self.sent: dict[str, str] = {}  # by that form, which the next one begins with
         self._session, self._interrupter = Session(), Interrupter()
-        self._time_limit, self._seed = time_limit, seed
+        self._limits: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     @property
     def running(self) -> AskedQuestion | None:
         """The page's question that is being answered; None where there is none."""
-        last = self.asked[-1] if self.asked else None
-        return last if last is not None and last.seconds is None else None
+        return next((last for last in self.asked[-1:] if last.seconds is None), None)
 
     def values(self) -> dict[str, str]:
         """Return the instance's values of the page's form fields; without the racks where a grid decides them."""
@@ -115,8 +114,8 @@ class QuestionThread:
 
     def keep(self, plan: Plan) -> None:
         """Show a given plan as the first answer of the page."""
-        number = len(self.asked) + 1
-        self.asked.append(AskedQuestion(number=number, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
+        first = AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
+        self.asked.append(first)
 
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search for the running question's answer with its best plan so far."""
@@ -125,8 +124,7 @@ class QuestionThread:
             self._thread.join(wait_seconds)
 
     def _answer(self, question: AskedQuestion) -> None:
-        limits: dict[str, Any] = {"time_limit": self._time_limit, "seed": self._seed}
-        limits["on_progress"] = partial(setattr, question, "event")
+        limits = self._limits | {"on_progress": partial(setattr, question, "event")}
         try:
             question.plan = self._session.solve(question.instance, interrupt=self._interrupter, **limits)
             why = "the search was stopped before it" if self._interrupter.interrupted else why_no_curve(question.plan)
@@ -218,8 +216,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def _page(self) -> str:
         sent, running = self.questions.sent, self.questions.running
-        values = {path: sent.get(path, value) for path, value in self.questions.values().items()}
-        progress = None
+        values, progress = {path: sent.get(path, value) for path, value in self.questions.values().items()}, None
         if running is not None:
             line, event = "reading", running.event
             if event is not None:

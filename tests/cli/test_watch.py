@@ -66,7 +66,7 @@ def test_a_terminal_sees_phase_time_incumbent_bound_and_gap(monkeypatch: pytest.
     terminal = terminal_of(monkeypatch)
     with watching("solve") as w:
         assert shown(terminal, "0:00  solve")
-        w.event(incumbent("x" * 200))
+        w(incumbent("x" * 200))
         assert shown(terminal, "search, 10.00 days, bound 8.00 days, gap 20.00 %") or shown(terminal, "gap 20")
         assert shown(terminal, "━")
     drawn = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", x) for x in re.split(r"[\r\n]", terminal.getvalue())]
@@ -100,7 +100,7 @@ def test_nothing_is_shown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = terminal if how != "piped" else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     with watching("solve"), ProgressOptions(quiet=how == "quiet").line() as w:
-        w.event(incumbent())
+        w(incumbent())
         time.sleep(0.1)
     assert stream.getvalue() == ""
 
@@ -114,7 +114,7 @@ def test_the_log_has_a_line_an_event_and_a_heartbeat(tmp_path: Path, monkeypatch
     with watching("sweep"), ProgressOptions(log=file).line() as report:
         report("3/9 points")
         time.sleep(0.2)
-        report.event(incumbent("TP 8"))
+        report(incumbent("TP 8"))
     lines = file.read_text().splitlines()
     assert lines[0] == "an earlier run" and all(STAMP.match(x) for x in lines[1:])
     assert lines[1].endswith("sweep begins") and "sweep, 3/9 points" in file.read_text()

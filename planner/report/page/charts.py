@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -16,11 +15,11 @@ from planner.units import memory
 if TYPE_CHECKING:
     import jinja2
 
+Point = tuple[float, float]  # of a drawing, in units, or of a curve
 PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
-@dataclass(frozen=True, slots=True)
-class PageFigure:
+class PageFigure(NamedTuple):
     """A figure of a plan as text on its page, with its path and exact value, which let a reader check it."""
 
     path: str
@@ -32,8 +31,7 @@ PageCell = str | PageFigure
 PageRow = tuple[PageCell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(NamedTuple):
     """A table of a page; `text_columns` hold text instead of figures."""
 
     caption: str
@@ -42,16 +40,14 @@ class PageTable:
     text_columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A drawing or chart of a page as SVG, and its caption."""
 
     svg: str
     caption: str
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """A headline figure of a page: its likely range in words, and as shares of the bar that it is drawn in."""
 
     label: str
@@ -119,7 +115,7 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", wi
     return el("line", tip=tip, x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
-def path(points: list[tuple[float, float]], cls: str) -> str:
+def path(points: list[Point], cls: str) -> str:
     """Return an SVG polyline through points of a chart."""
     return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
 
@@ -154,17 +150,15 @@ NICE = (1.0, 2.0, 2.5, 5.0, 10.0)  # steps between marks of an axis, times a pow
 MARKS = 5  # of an axis at most
 
 
-@dataclass(frozen=True, slots=True)
-class ChartLine:
+class ChartLine(NamedTuple):
     """A line of a chart: its points by ascending x; `shade` is the number of its colour."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
     shade: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChartAxis:
+class ChartAxis(NamedTuple):
     """An axis of a chart: its name, how a value reads, and the marks to choose from; without marks even ones."""
 
     name: str
@@ -190,9 +184,7 @@ def log_marks(low: float, high: float) -> list[float]:
     return [max(mark for mark in marks if mark <= low), *inside, min(mark for mark in marks if mark >= high)]
 
 
-def curve(
-    alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
-) -> str:
+def curve(alt: str, lines: Sequence[ChartLine], chosen: Point, x_axis: ChartAxis, y_axis: ChartAxis) -> str:
     """Draw a chart of lines with the chosen point, marked axes and, where there are several, their names below."""
     xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]
@@ -237,26 +229,19 @@ MOST_NAMES = 9  # of a legend
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
-class ChartLimit(NamedTuple):
-    """The limit of a row of a bar chart, and its name."""
-
-    value: float
-    name: str
-
-
-ChartRow = tuple[str, Mapping[str, float], ChartLimit | None]  # name, sizes by part, limit
+ChartRow = tuple[str, Mapping[str, float], tuple[float, str] | None]  # name, sizes by part, a limit and its name
 StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them run again, bytes by part
 
 
 def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
     """Draw a bar chart, the parts of each row in one bar (below zero in the sum only), limits dashed, with a legend."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
-    lengths += [limit.value for _, _, limit in rows if limit is not None]
+    lengths += [limit[0] for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
-        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
+        total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
         name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
@@ -265,7 +250,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
                 drawn.append(rect(x, y + 16, value * scale, BAR, shades[part], f"{part}: {show(value)}"))
                 x += value * scale
         if limit:
-            drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
+            drawn.append(line(limit[0] * scale, y + 13, limit[0] * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
     return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))

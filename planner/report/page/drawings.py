@@ -9,20 +9,20 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import combinations
+from typing import NamedTuple
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric
-from planner.instance.grid import Grid
-from planner.instance.network import Wan
+from planner.instance.grid import Grid, PowerNode
+from planner.instance.network import FibreNode
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import WanPlan
-from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, width_of
+from planner.plan.plan_sections import Site
+from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, style, text, width_of
 from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
 
@@ -40,17 +40,16 @@ OTHERS = "other group"
 PLURAL = TIER_NAMES | {"rack": "racks", WAN_GATEWAY: "WAN gateways", OTHERS: "other groups"}
 SHADES = {"rack": "rest", "leaf": "c4", "spine": "c2", "core": "c0", "super-spine": "c3", WAN_GATEWAY: "c1"}
 
-Point = tuple[float, float]
 Lines = list[tuple[Point, Point]]
 
 
 class DrawnTier:
     """The boxes of a drawn fabric's tier, row by row from the bottom, and how many switches the site has."""
 
-    def __init__(
-        self, name: str, boxes: int, columns: int, total: int, notes: tuple[str, ...] = (), *, ring: bool = False
-    ) -> None:
+    def __init__(self, name: str, boxes: int, total: int, *notes: str, columns: int = 0, ring: bool = False) -> None:
+        columns = columns or -(-boxes // -(-boxes // ACROSS))  # side by side, else in rows of one length
         self.name, self.columns, self.ring = name, columns, ring
+        self.top = 0.0  # units: where its boxes begin
         deep = LEAVES_DEEP if name == "leaf" else DEEP
         every = ((box % columns, box // columns) for box in range(boxes))
         self.cells = [(column, row) for column, row in every if column < ACROSS and row < deep]
@@ -67,18 +66,17 @@ class DrawnTier:
         self.words = _styled(f"{total:,} {name if total == 1 else PLURAL[name]}", "strong")
         self.words += [line for note in (more, *notes) for line in _styled(note, "small")]
 
-    def middle(self, cell: tuple[int, int], top: float) -> Point:
-        """Return the middle of a box of a drawn tier (a ring's from its foot) whose boxes begin at height `top`."""
+    def middle(self, cell: tuple[int, int]) -> Point:
+        """Return the middle of a box of a drawn tier (a ring's from its foot)."""
         if self.ring:
             angle = 2 * math.pi * (cell[0] + cell[1] * self.columns + 0.5 - self.columns / 2) / len(self.cells)
-            return (LEFT + RIGHT) / 2 + RING * math.sin(angle), top + self.height / 2 + RING * math.cos(angle)
+            return (LEFT + RIGHT) / 2 + RING * math.sin(angle), self.top + self.height / 2 + RING * math.cos(angle)
         wide, high = self.pitch
         left = (LEFT + RIGHT - wide * min(self.columns, ACROSS)) / 2
-        return left + wide * (cell[0] + 0.5), top + self.height - high * (cell[1] + 0.5)
+        return left + wide * (cell[0] + 0.5), self.top + self.height - high * (cell[1] + 0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnLinks:
+class DrawnLinks(NamedTuple):
     """The drawn lines from a fabric's tier to the next above, the cables of each, and all between the two.
 
     `pairs` joins the row of boxes above to that below; `columns` boxes above each other; `hub` one point below with
@@ -93,32 +91,31 @@ class DrawnLinks:
 
     def words(self, above: DrawnTier, below: DrawnTier) -> list[tuple[str, str]]:
         """Write the lines of text on the links between two drawn tiers, each with its style."""
-        ends = {end[1] for end in self.between((above, 0.0), (below, 0.0))}
+        ends = {end[1] for end in self.between(above, below)}
         alone = len(ends) == 1 < sum(row == 0 for _, row in below.cells) and self.shape == "pairs"
         reported = [f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"]
         reported += [f"of one {below.name} drawn"] * alone
         return [line for note in reported for line in _styled(note, "small quiet")]
 
-    def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
-        """Return the ends of the lines between two drawn tiers, each with the height where its boxes begin."""
-        (high, high_top), (low, low_top) = above, below
+    def between(self, high: DrawnTier, low: DrawnTier) -> Lines:
+        """Return the ends of the lines between two drawn tiers."""
         if self.shape == "inside":  # where they are many, those of one router
-            first, *others = points = [high.middle(cell, high_top) for cell in high.cells]
+            first, *others = points = [high.middle(cell) for cell in high.cells]
             few = len(points) * len(others) <= 2 * MANY
             return list(combinations(points, 2)) if few else [(first, other) for other in others]
-        foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
-        tops = [(high.middle(box, high_top)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
+        foot = high.top + (high.height - BOX / 2 if high.ring else high.height)
+        tops = [(high.middle(box)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
         if high.ring:
-            tops = [high.middle(cell, high_top) for cell in high.cells if cell[1] == 0]
+            tops = [high.middle(cell) for cell in high.cells if cell[1] == 0]
         last = max(row for _, row in low.cells)
-        feet = [(low.middle(cell, low_top)[0], low_top) for cell in low.cells if cell[1] == last]
+        feet = [(low.middle(cell)[0], low.top) for cell in low.cells if cell[1] == last]
         centre = (LEFT + RIGHT) / 2
         if self.shape == "columns":
-            return list(zip(tops, [(x, low_top) for x, _ in tops], strict=True))
+            return list(zip(tops, [(x, low.top) for x, _ in tops], strict=True))
         if self.shape == "hub":
-            return [(top, (centre, low_top)) for top in tops]
+            return [(top, (centre, low.top)) for top in tops]
         if self.shape == "trunk":
-            return [((centre, foot), (centre, low_top))]
+            return [((centre, foot), (centre, low.top))]
         half = len(feet) // 2
         return [(top, at) for at in (feet if len(feet) * len(tops) <= MANY else feet[half : half + 1]) for top in tops]
 
@@ -144,28 +141,37 @@ def fabric_svg(built: BuiltFabric) -> Iterator[str]:
 
 def fabric_tiers(built: BuiltFabric) -> str:
     """Draw a site's fabric tiers to one leaf domain. ValueError: a tier states other switches than are wired."""
-    fabric, counts = built.fabric, switch_counts(built.design)
+    fabric, design, counts = built.fabric, built.design, switch_counts(built.design)
     for level in fabric.tiers:
         if level.switches != counts[level.name]:
             stated = f"{level.switches:,} {level.name} switches are stated"
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
-    tiers, links = _tiers(built), _links(built)
-    drawn, y = _written(_heading(built), 0)
-    tops, y = list[float](), y + GAP
-    for tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
-        tops.append(y + GAP)
-        words, foot = _written(tier.words, y)
-        drawn, y = drawn + words, max(foot, tops[-1] + tier.height) + GAP
+    tiers, links = _tiers_and_links(built)
+    of = Counter[str]()
+    for tier, model in zip(fabric.tiers, fabric.models, strict=True):
+        of[model] += tier.switches
+    models = f" ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
+    switches = counted(fabric.switches, "switch") + (f" of {fabric.boxes}" if len(of) == 1 else models)
+    cables = counted(sum(stage.count for stage in stages(design)), "cable")
+    part = "Drawn: the racks of one leaf domain"
+    part += f", one {'group' if design.grouped else 'pod'} of {design.pods:,}" if design.pods > 1 else ""
+    part += f", one zone of {design.zones:,}" if design.zones > 1 else ""
+    part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
+    heading = _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
+    drawn, y = _written(heading, 0)
+    y += GAP
+    for drawn_tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
+        drawn_tier.top = y + GAP
+        words, foot = _written(drawn_tier.words, y)
+        drawn, y = drawn + words, max(foot, drawn_tier.top + drawn_tier.height) + GAP
         if link is not None and below is not None:
-            spoken = link.words(tier, below)
+            spoken = link.words(drawn_tier, below)
             words, foot = _written(spoken, y + (FAN - LINE * len(spoken)) / 2)
             drawn, y = drawn + words, max(y + FAN, foot)
-    at = list(zip(tiers, tops, strict=True))
     scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))
-    inside = DrawnLinks("inside", 0, built.design.leaf_bundle, built.switch.port_gbps)
-    drawn_links = [*zip(links, at, at[1:], strict=False), *((inside, leaf, leaf) for leaf in at if leaf[0].ring)]
-    lines = []
-    for link, upper, lower in drawn_links:
+    inside = DrawnLinks("inside", 0, design.leaf_bundle, built.switch.port_gbps)
+    lines, rings = [], ((inside, leaf, leaf) for leaf in tiers if leaf.ring)
+    for link, upper, lower in (*zip(links, tiers, tiers[1:], strict=False), *rings):
         ends = link.between(upper, lower)
         shape = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
         rate = link.each * link.gbps
@@ -174,29 +180,22 @@ def fabric_tiers(built: BuiltFabric) -> str:
         lines.append(el("path", tip=tip, d=shape, cls="link", stroke_width=width))
     names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
-    for tier, top in at:
-        wide, high = tier.size
-        corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
+    for drawn_tier in tiers:
+        wide, high = drawn_tier.size
+        corners = ((a - wide / 2, b - high / 2) for a, b in map(drawn_tier.middle, drawn_tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-        boxes.append(el("path", tip=PLURAL[tier.name], d=shape, cls=SHADES.get(tier.name, "c4")))
-    return drawing(y, f"Fabric of {built.site}: {names}", [*_frames(built, at), *lines, *boxes, *drawn])
+        boxes.append(el("path", tip=PLURAL[drawn_tier.name], d=shape, cls=SHADES.get(drawn_tier.name, "c4")))
+    frames, named = list[str](), {drawn_tier.name: drawn_tier for drawn_tier in tiers}
+    for count, first, out in ((design.zones, "core", 4.0), (design.pods, "spine", 1.0)) if not design.single else ():
+        leaf, top = named["leaf"], named.get(first, named["leaf"]).top - GAP / 2 - out / 4
+        foot = leaf.top + leaf.height + GAP / 2 + out / 4
+        for behind in range(min(count - 1, 2), -1, -1):
+            left, up = LEFT - out + STACK * behind, top - STACK * behind
+            frames.append(rect(left, up, RIGHT - LEFT + 2 * out, foot - top, "box"))
+    return drawing(y, f"Fabric of {built.site}: {names}", [*frames, *lines, *boxes, *drawn])
 
 
-def _heading(built: BuiltFabric) -> list[tuple[str, str]]:
-    design, of = built.design, Counter[str]()
-    for tier, model in zip(built.fabric.tiers, built.fabric.models, strict=True):
-        of[model] += tier.switches
-    models = f" ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
-    switches = counted(built.fabric.switches, "switch") + (f" of {built.fabric.boxes}" if len(of) == 1 else models)
-    cables = counted(sum(stage.count for stage in stages(design)), "cable")
-    part = "Drawn: the racks of one leaf domain"
-    part += f", one {'group' if design.grouped else 'pod'} of {design.pods:,}" if design.pods > 1 else ""
-    part += f", one zone of {design.zones:,}" if design.zones > 1 else ""
-    part += f", of one of {design.networks:,} networks side by side" if design.networks > 1 else ""
-    return _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
-
-
-def _tiers(built: BuiltFabric) -> list[DrawnTier]:
+def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLinks]]:
     design, counts, word = built.design, switch_counts(built.design), "group" if built.design.grouped else "pod"
     rails, domains = min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains)
     if design.single:
@@ -211,34 +210,23 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     racks = min(design.domain_racks, design.racks)
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
     own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
-    tiers = [DrawnTier("rack", racks, _columns(racks), design.racks, (own,))]
+    tiers = [DrawnTier("rack", racks, design.racks, own)]
     shared = {"core": design.core_boxes, "super-spine": design.core_boxes or design.super_spine_boxes}
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
     for tier in built.fabric.tiers:
         up = f", {tier.up_ports:,} up, {to_one(tier.oversubscription, 3)}" if tier.up_ports else ", none up"
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
-        columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
-        if shared.get(tier.name):
-            columns = _columns(drawn)
-        notes = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ()))
-        tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring=ring and tier.name == "leaf"))
+        across = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else 0
+        across = 0 if shared.get(tier.name) else across
+        notes, is_ring = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ())), ring and tier.name == "leaf"
+        tiers.append(DrawnTier(tier.name, drawn, counts[tier.name], *notes, columns=across, ring=is_ring))
     if design.grouped and design.pods > 1:
-        others = design.pods - 1
-        tiers.append(DrawnTier(OTHERS, others, _columns(others), others, ("every two joined",)))
+        tiers.append(DrawnTier(OTHERS, design.pods - 1, design.pods - 1, "every two joined"))
     if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
-        boxes_here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
-        tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), design.wan_gateways, (ends,)))
-    return tiers[::-1]
-
-
-def _columns(boxes: int) -> int:
-    """Return how many boxes of a drawn tier are side by side, in rows of one length."""
-    return -(-boxes // -(-boxes // ACROSS))
-
-
-def _links(built: BuiltFabric) -> list[DrawnLinks]:
-    design, gbps, cables = built.design, built.switch.port_gbps, Counter[tuple[str, str]]()
+        here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
+        tiers.append(DrawnTier(WAN_GATEWAY, here, design.wan_gateways, ends))
+    gbps, cables = built.switch.port_gbps, Counter[tuple[str, str]]()
     for stage in stages(design):
         cables[stage.low, stage.high] += stage.count
     gpus, reached = (design.rail_gpus * design.rails, 1) if design.single else (design.rail_gpus, design.rails_per_pod)
@@ -252,25 +240,14 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
         links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
     if design.super_spines:
         column = design.spine_up // design.spine_bundle * design.core_up
-        shared = design.core_boxes or design.super_spine_boxes
-        each, shape = (design.core_up, "trunk") if shared else (column, "columns")
+        one_box = design.core_boxes or design.super_spine_boxes
+        each, shape = (design.core_up, "trunk") if one_box else (column, "columns")
         links.append(DrawnLinks(shape, cables["core", "super-spine"], each, gbps))
     if isinstance(design, Dragonfly) and design.pods > 1:
         links.append(DrawnLinks("hub", design.global_links, design.group_links, gbps))
     if design.wan_ports:
         links.append(DrawnLinks("trunk", design.wan_gateway_links, design.wan_ports, gbps))
-    return links[::-1]
-
-
-def _frames(built: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
-    where = {tier.name: (top, top + tier.height) for tier, top in at}
-    for count, first, out in ((built.design.zones, "core", 4.0), (built.design.pods, "spine", 1.0)):
-        if count < 1 or built.design.single:
-            continue
-        top, foot = where.get(first, where["leaf"])[0] - GAP / 2 - out / 4, where["leaf"][1] + GAP / 2 + out / 4
-        for behind in range(min(count - 1, 2), -1, -1):
-            left, up = LEFT - out + STACK * behind, top - STACK * behind
-            yield rect(left, up, RIGHT - LEFT + 2 * out, foot - top, "box")
+    return tiers[::-1], links[::-1]
 
 
 def _styled(content: str, cls: str, room: float = WORDS) -> list[tuple[str, str]]:
@@ -328,86 +305,69 @@ def outline() -> dict[str, list[list[list[float]]]]:
     return {name: data[name] for name in ("outline", "borders")}
 
 
-def _base_map(places: Mapping[str, Point]) -> tuple[dict[str, Point], list[str], float, bool]:
-    """Return a plan's base map: where places lie, the land under them, its height, and whether that is the US."""
-    points, on_outline = projected(list(places.values()))
+def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
+    """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
+    sites = plan.sites.sites if plan.sites else ()
+    fibre = plan.instance.wan if plan.wan else None
+    meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
+    every: list[FibreNode | PowerNode | Site] = [*meets, *grid.nodes, *sites]
+    places = {place.id: (place.latitude, place.longitude) for place in every}
+    points, in_us = projected(list(places.values()))
+    # The base map: land under the places, all to one scale, with north at the top.
     land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
-    if on_outline:
+    if in_us:
         land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
     scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
-    left, top = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys)
+    left, top, height = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), tall * scale + 2 * MARGIN
 
-    def at(point: Point) -> Point:
+    def placed(point: Point) -> Point:
         return MARGIN + (point[0] - left) * scale, MARGIN + (top - point[1]) * scale
 
-    drawn = [path([at(point) for point in part], "border") for part in land["borders"]]
-    drawn += [path([at(point) for point in part], "coast") for part in land["outline"]]
-    by_name = {name: at(point) for name, point in zip(places, points, strict=True)}
-    return by_name, drawn, tall * scale + 2 * MARGIN, on_outline
-
-
-def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
-    """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
-    sites = plan.sites.sites if plan.sites else ()
-    nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
-    fibre = plan.instance.wan if plan.wan else None
-    meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
-    cities = {node.id: (node.latitude, node.longitude) for node in meets}
-    at, drawn, height, in_us = _base_map({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
+    drawn = [path([placed(point) for point in part], "border") for part in land["borders"]]
+    drawn += [path([placed(point) for point in part], "coast") for part in land["outline"]]
+    at = {name: placed(point) for name, point in zip(places, points, strict=True)}
     spoken: list[tuple[str, str, str]] = []  # what is written half way between two places
     if plan.wan and fibre:
-        drawn += _spans(at, plan.wan, fibre)
-        drawn += [_dot(name, at[name], 1.6) for name in cities]
         spans = {edge.id: edge for edge in plan.wan.edges}
+        used = {name for demand in plan.wan.demands for route in demand.routes for name in route.edges}
+        dark = (span for span in fibre.fibre_edges if span.name not in spans)
+        drawn += [line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit") for span in dark]
+        most = max((edge.wavelengths for edge in plan.wan.edges), default=1) or 1
+        for edge in sorted(plan.wan.edges, key=lambda edge: edge.id in used):
+            tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
+            cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
+            drawn.append(line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most))
+        drawn += [el("circle", tip=x.id, cx=at[x.id][0], cy=at[x.id][1], r=1.6, cls="node") for x in meets]
         for route in (demand.routes[0] for demand in plan.wan.demands if demand.priority == 0 and demand.routes):
-            if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
-                spoken.append((edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
+            if middle := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
+                spoken.append((middle.a, middle.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
     else:
         drawn += [line(*at[corridor.a], *at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
-            for end in (link.a, link.b):
-                if end not in at:
-                    problem = f"wan.links: {link.a} - {link.b}: {end!r} is no site of the plan"
-                    raise InputError(f"{problem}; see what `planner check` says of the plan")
+            if missing := [end for end in (link.a, link.b) if end not in at]:
+                problem = f"wan.links: {link.a} - {link.b}: {missing[0]!r} is no site of the plan"
+                raise InputError(f"{problem}; see what `planner check` says of the plan")
             drawn.append(line(*at[link.a], *at[link.b], "wan"))
             spoken.append((link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
     names = [Label(((at[a][0] + at[b][0]) / 2, (at[a][1] + at[b][1]) / 2), 0.0, far, "small") for a, b, far in spoken]
     others = [node for node in grid.nodes if node.id not in {site.id for site in sites}]
-    drawn += [_dot(x.id, at[x.id], *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others]
+    spots = ((x.id, *((2.8, "candidate") if x.site else (1.6, "node"))) for x in others)
+    drawn += [el("circle", tip=x, cx=at[x][0], cy=at[x][1], r=radius, cls=cls) for x, radius, cls in spots]
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
         drawn.append(el("circle", cx=at[site.id][0], cy=at[site.id][1], r=radius, cls="site"))
         names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
     candidates = [node.id for node in others if node.site]
-    if len(candidates) <= MAX_NAMES:
-        names += [Label(at[name], 2.8, name, "small", must=False) for name in candidates]
-    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
-    alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
+    names += [Label(at[x], 2.8, x, "small", must=False) for x in (candidates if len(candidates) <= MAX_NAMES else ())]
+    spoken_of = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
+    alt = f"Map of the sites: {'; '.join(spoken_of) or 'none is open'}"
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us
 
 
-def _dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
-    return el("circle", tip=name, cx=at[0], cy=at[1], r=radius, cls=cls)
-
-
-def _spans(at: Mapping[str, Point], wan: WanPlan, fibre: Wan) -> Iterator[str]:
-    lit = {edge.id for edge in wan.edges}
-    for span in fibre.fibre_edges:
-        if span.name not in lit:
-            yield line(*at[span.a], *at[span.b], "line", f"{span.name}: not lit")
-    used = {name for demand in wan.demands for route in demand.routes for name in route.edges}
-    most = max((edge.wavelengths for edge in wan.edges), default=1) or 1
-    for edge in sorted(wan.edges, key=lambda edge: edge.id in used):
-        tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
-        cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
-        yield line(*at[edge.a], *at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most)
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A label of a map at a place; an optional one is left out where there is no room."""
 
     at: Point

@@ -1,7 +1,7 @@
 """The HTML page of one plan or several: blocks of a plan's sections, and every figure of the plan in tables."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from itertools import groupby, islice
@@ -9,7 +9,6 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
-from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
@@ -83,9 +82,37 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
+    sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
+    within, taken = rules.ready_within_months, {site.id for site in sites}
+    racks = rules.min_site_modules * hardware.racks_per_module
+    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
+    rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
+    built = {line.id: line.max_circuits for line in grid.new_lines}
+    candidates: list[tuple[float, str, tuple[str, ...]]] = []  # MW at most, the place, and the cells of its row
+    for node in (node for node in grid.nodes if node.site and node.id not in taken):
+        limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
+        if (area := areas.get(node.balancing_authority)) and rules.headroom and "headroom" not in rules.soft:
+            used = sum(site.facility_mw for site in sites if site.balancing_authority == area.id)
+            limits[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - used)
+        if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in rules.soft:
+            usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
+            if usable is not None:
+                limits["interconnect"] = usable / rule.share
+        if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in rules.soft:
+            limits["land for cooling"] = node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
+        limit = min(limits, key=lambda name: limits[name], default="")
+        most = limits.get(limit, float("inf"))
+        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+        if within is not None and node.ready_months > within:
+            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
+        elif most < least * (1 - 1e-9):
+            why = f"too little: a site takes {power(least)} or more"
+        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
+            why = f"{counted(rules.max_sites, 'site')} at most"
+        candidates.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
     alike: dict[tuple[str, ...], list[str]] = {}
-    for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault(tuple(cells), []).append(name)
+    for _, name, cells in sorted(candidates, key=lambda row: -row[0]):
+        alike.setdefault(cells, []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = []
@@ -96,46 +123,6 @@ def where(plan: Plan) -> Shown:
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     if rows:
         yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
-
-
-def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
-    """Yield a page's rows of places without a site: MW each could hold, its name, as text, the limit, and why."""
-    sites, drawn = plan.sites.sites if plan.sites else (), dict[str, float]()
-    taken = {site.id for site in sites}
-    for site in sites:
-        drawn[site.balancing_authority] = drawn.get(site.balancing_authority, 0.0) + site.facility_mw
-    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
-    racks = rules.min_site_modules * hardware.racks_per_module
-    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
-    for node in grid.nodes:
-        if not node.site or node.id in taken:
-            continue
-        limits = dict(_limits(plan, grid, node, drawn))
-        name = min(limits, key=lambda name: limits[name], default="")
-        most = limits.get(name, float("inf"))
-        why = ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
-        if within is not None and node.ready_months > within:
-            why = f"ready in {node.ready_months:g} months, asked for within {within:g}"
-        elif most < least * (1 - 1e-9):
-            why = f"too little: a site takes {power(least)} or more"
-        elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
-            why = f"{counted(rules.max_sites, 'site')} at most"
-        yield most, node.id, amount(most) if limits else "not limited", name or "-", why
-
-
-def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield, for the page's map, the MW that each hard rule lets a place hold with the open sites and all lines."""
-    rule, soft, hardware = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
-    for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
-        if area.id == node.balancing_authority:
-            yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
-    if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
-        built = {line.id: line.max_circuits for line in grid.new_lines}
-        usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
-        if usable is not None:
-            yield "interconnect", usable / rule.share
-    if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in soft:
-        yield "land for cooling", node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
 
 
 def schedules(plan: Plan) -> Shown:
@@ -179,31 +166,25 @@ def days_of_parts(plan: Plan) -> Shown:
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 
 
-def capital_by_part(plan: Plan) -> Shown:
-    """Show on a plan's page the capital by part, against its budget."""
+def capital_and_power(plan: Plan) -> Shown:
+    """Show on a plan's page the capital by part, against its budget, and the power by site, all against its limit."""
     cost, budget = plan.cost, plan.instance.limits.budget_usd
-    if cost is None:
-        return
-    parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
-    shades = charts.colours(list(parts))
-    if cost.operation_years:
-        running = f"{cost.operation_years:g} years of operation"
-        parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
-    name = "capital and operation" if cost.operation_years else "capital"
-    limit = charts.ChartLimit(budget, "budget") if budget else None
-    svg = charts.stacked("Cost by part", [(name, parts, limit)], shades, money)
-    yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if limit else ''}.")
-
-
-def power_by_site(plan: Plan) -> Shown:
-    """Show on a plan's page the power of each site, and that of all against its limit."""
+    if cost is not None:
+        parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
+        shades = charts.colours(list(parts))
+        if cost.operation_years:
+            running = f"{cost.operation_years:g} years of operation"
+            parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
+        name = "capital and operation" if cost.operation_years else "capital"
+        svg = charts.stacked("Cost by part", [(name, parts, (budget, "budget") if budget else None)], shades, money)
+        yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
-    limit = charts.ChartLimit(most, "limit") if most else None
-    parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
-    totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
-    rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
+    limit = (most, "limit") if most else None
+    loads = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
+    totals = {name: sum(site[name] for site in loads.values()) for name in ("IT", "overhead")}
+    rows = [*((name, load, None) for name, load in loads.items()), ("all sites", totals, limit)]
     rows = rows if len(sites.sites) > 1 or limit else rows[:1]
     svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power)
     yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
@@ -282,7 +263,7 @@ def scenarios(plan: Plan) -> Shown:
         return
     ids, capacity = [site.id for site in sites.sites], sum(site.facility_mw for site in sites.sites)
     bars = [
-        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, charts.ChartLimit(capacity, "capacity"))
+        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, (capacity, "capacity"))
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
@@ -299,8 +280,7 @@ def model(plan: Plan) -> Shown:
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield charts.Picture(goes, IDEAL)
-    bound = charts.ChartLimit(choice.flop_bound, "proven too much")
-    had = ("had by the deadline", {"had": choice.flop}, bound)
+    had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
     bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
     svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
     yield charts.Picture(svg, BOUND)
@@ -336,28 +316,24 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
     entries = {key: entry for key, entry in pairs if key not in NOT_SHOWN}
     kinds = {tuple(sorted(entry)) if isinstance(entry, dict) else None for _, entry in pairs}
     if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
-        yield from _grid(path, entries, name)
+        # Few are columns side by side, many are rows.
+        every = (item for entry in entries.values() for item in entry.items())
+        keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
+        names = [_called(key, entry) for key, entry in entries.items()]
+        cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
+        heads = tuple(_name(f"{path}.0", key) for key in keys)
+        if keys and len(entries) <= ACROSS:
+            yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
+        elif keys:
+            more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
+            rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+            yield charts.PageTable(name + more, ("", *heads), rows)
     elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
         is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
         yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
     objects = (item for item in entries.items() if item[1] and isinstance(item[1], (dict, list)))
     for key, entry in islice((item for item in objects if not _is_figure(item[1])), LISTED_ROWS):
         yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
-
-
-def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
-    """Yield one page table of entries with the same keys: few are columns side by side, many are rows."""
-    every = (item for entry in entries.values() for item in entry.items())
-    keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
-    names = [_called(key, entry) for key, entry in entries.items()]
-    cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
-    heads = tuple(_name(f"{path}.0", key) for key in keys)
-    if keys and len(entries) <= ACROSS:
-        yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
-    elif keys:
-        more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-        rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
-        yield charts.PageTable(name + more, ("", *heads), rows)
 
 
 def _is_figure(value: Any) -> bool:
@@ -404,7 +380,7 @@ def _text(path: str, value: Any) -> str:
 BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
     "Where": (where,),
     "How a step runs": (schedules, memory_of_stages),
-    "Days, money and power": (days_of_parts, capital_by_part, power_by_site),
+    "Days, money and power": (days_of_parts, capital_and_power),
     "Money against days": (money_against_days,),
     "Fabric": (fabric,),
     "Stops, checkpoints and spares": (stops,),
@@ -419,11 +395,23 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
+    # A column a plan: figures of the first screen, purchases, limits and risks.
+    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for _, plan in plans]
+    for label in dict.fromkeys(label for own in figures for label in own):
+        rows.append((label, *(own.get(label, "-") for own in figures)))
+    first = [[statement for statement in own if statement.first] for own in reported]
+    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
+    texts = [by_section(own, _on_page) for own in compared]
+    for section in dict.fromkeys(name for own in texts for name in own):
+        # Sentences are joined by spaces, and phrases by semicolons.
+        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
+    side_by_side = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
         sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
+        comparison=side_by_side if len(plans) > 1 else None,
     )
 
 
@@ -494,20 +482,3 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
         shown = charts.PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
         yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
-
-
-def side_by_side(
-    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
-) -> charts.PageTable:
-    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
-    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
-    for label in dict.fromkeys(label for own in figures for label in own):
-        rows.append((label, *(own.get(label, "-") for own in figures)))
-    first = [[statement for statement in own if statement.first] for own in reported]
-    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own, _on_page) for own in compared]
-    for section in dict.fromkeys(name for own in texts for name in own):
-        # Sentences are joined by spaces, and phrases by semicolons.
-        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))

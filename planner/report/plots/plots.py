@@ -7,29 +7,17 @@ import io
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import InputError, needed
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
-from planner.report.page.charts import ChartLine, PageTable, template
+from planner.report.page.charts import ChartLine, PageTable, Point, template
 from planner.report.page.drawings import projected
-from planner.report.plots.sweep_rows import (
-    Row,
-    Sense,
-    frontier,
-    label,
-    name_and_unit,
-    number,
-    plain,
-    planned,
-    quantity,
-    why_none,
-)
+from planner.report.plots.sweep_rows import Row, Sense, frontier, label, name_and_unit, number, plain, planned, quantity
 from planner.units import amount, counted, money, power, short
 
 if TYPE_CHECKING:
@@ -93,7 +81,6 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
     return texts
 
 
-Point = tuple[float, float]
 # Okabe and Ito (2008), Color Universal Design: colour-blind readers see them apart too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 GREY, FAILED = "#B0B0B0", "#A00000"
@@ -107,8 +94,7 @@ STYLE: dict[str, Any] = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt
 STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 
-@dataclass(frozen=True, slots=True)
-class PlotRequest:
+class PlotRequest(NamedTuple):
     """The columns of a sweep's rows to plot, and how."""
 
     x: str
@@ -117,11 +103,6 @@ class PlotRequest:
     color: str | None = None
     log: str = ""
     senses: tuple[Sense, Sense] | None = ("min", "min")
-
-
-def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
-    """Draw a plot of a sweep's rows as svg or png. InputError: no points, too many facets, or no matplotlib."""
-    return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
@@ -162,7 +143,8 @@ def by_value(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+def sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+    """Draw a plot of a sweep's rows. InputError: no points, too many facets, or colours of too many words."""
     from matplotlib.figure import Figure
 
     parts = facets_of(rows, request.facet)
@@ -264,20 +246,38 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
     elif coloured := [(point, value) for point, row in points if (value := number(row, color)) is not None]:
         places, scale = zip(*coloured, strict=True)
         if request.senses is not None:
-            xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
-            axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
+            front = (places[i] for i in frontier(places, request.senses))
+            axes.plot(*zip(*front, strict=True), color="black", linewidth=1.0, label="frontier", zorder=2)
         dots = axes.scatter(*zip(*places, strict=True), c=scale, s=18, cmap="viridis", zorder=3)
         bar = axes.inset_axes((1.02, 0, 0.03, 1))
         axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
     else:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
         raise InputError(f"--color {color}: {problem}; choose another path")
-    _without_plan(axes, rows, request, len(plans) - len(points))
+    without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
+    reasons = Counter(why for _, why in without)
+    style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
+    for level, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
+        if level == MAX_REASONS:
+            axes.plot([], [], " ", label=f"and {len(reasons) - level} more reasons")
+            break
+        xs = [x for x, reason in without if reason == why and x is not None]
+        text = why if len(why) <= 60 else why[:59] + "…"
+        axes.plot(xs, [0.02 + 0.03 * level] * len(xs), "x", label=f"{count} {text}", **style)
+    if incomplete := len(plans) - len(points):
+        axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
     handles, names = axes.get_legend_handles_labels()
     if handles:
         sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
         heading = None if color is None or shades is None else label(color)
         axes.legend(handles, names, title=heading, edgecolor="none", loc="best", **sizes)
+
+
+def why_none(row: Row) -> str:
+    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
+    status = str(row.get("status") or "no status")
+    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
+    return f"{status}: {why}" if why else status
 
 
 def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:
@@ -291,23 +291,8 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
     if rest:
         known = "dominated" in axes.get_legend_handles_labels()[1]
         axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
-    xs, ys = zip(*(points[i] for i in front), strict=True)
-    axes.plot(xs, ys, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
-
-
-def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
-    without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
-    reasons = Counter(why for _, why in without)
-    style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
-    for row, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
-        if row == MAX_REASONS:
-            axes.plot([], [], " ", label=f"and {len(reasons) - row} more reasons")
-            break
-        xs = [x for x, reason in without if reason == why and x is not None]
-        text = why if len(why) <= 60 else why[:59] + "…"
-        axes.plot(xs, [0.02 + 0.03 * row] * len(xs), "x", label=f"{count} {text}", **style)
-    if incomplete:
-        axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
+    line = zip(*(points[i] for i in front), strict=True)
+    axes.plot(*line, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
@@ -338,76 +323,66 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     )
 
 
-Section = TypeVar("Section")
 SMALL = 0.002  # share of a total below which a part is drawn with the others
 LARGEST = 400.0  # square points of the largest site
 
 
-def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the parts of a plan's training step, in seconds, the longest first."""
-    layout, axes = _begun(plan, "layout", plan.layout, ax)
-    metrics = layout.metrics
-    parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
-    axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
-    return _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
+PARTS = {"plot_step": "layout", "plot_memory": "layout", "plot_cost": "cost", "plot_sites": "sites"}
 
 
-def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the memory of a plan's fullest GPU by part, in GB, with the limit as a line."""
-    layout, axes = _begun(plan, "layout", plan.layout, ax)
-    metrics, left = layout.metrics, 0.0
-    parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
-    for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
-        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(name)} {size:.1f}")
-        left += size
-    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-    axes.axvline(limit, color="black", linestyle="--", label="limit")
-    axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
-    axes.legend(fontsize="small")
-    return axes
+def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
+    """Plot a part of a plan by the name of its method, on axes that are given or new ones.
 
-
-def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the capital of a plan by part, in dollars, the dearest first."""
-    cost, axes = _begun(plan, "cost", plan.cost, ax)
-    axes.set_title(f"{plan.instance.name}: {money(sum(cost.capex_usd.values()))} of capital")
-    return _bars(axes, cost.capex_usd, "USD", money)
-
-
-def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Plot the sites of a plan on a map, each as large as its power, with the links between them."""
-    section, axes = _begun(plan, "sites", plan.sites, ax)
-    sites = section.sites
-    points, _ = projected([(site.latitude, site.longitude) for site in sites])
-    at = dict(zip((site.id for site in sites), points, strict=True))
-    for link in section.links:
-        (x0, y0), (x1, y1) = at[link.a], at[link.b]
-        axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
-    largest = max(site.facility_mw for site in sites)
-    sizes = [LARGEST * site.facility_mw / largest for site in sites]
-    axes.scatter([point[0] for point in points], [point[1] for point in points], s=sizes, color=COLOURS[0], zorder=2)
-    for site in sites:
-        axes.annotate(f"{site.id}\n{power(site.facility_mw)}", at[site.id], xytext=(6, 6), textcoords="offset points")
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_axis_off()
-    axes.margins(0.2)
-    axes.set_title(f"{plan.instance.name}: {counted(len(sites), 'site')}")
-    return axes
-
-
-def _begun(plan: Plan, name: str, section: Section | None, ax: "Axes | None") -> tuple[Section, "Axes"]:
-    """Return a plan's section with the axes to plot it on. InputError: the plan lacks the section, or no matplotlib."""
+    A step by part in seconds, the longest first; the memory of the fullest GPU by part in GB, with its limit; the
+    capital by part in USD, the dearest first; a map of the sites, each as large as its power, with their links.
+    InputError: the plan lacks the part, or there is no matplotlib.
+    """
+    section, axes = getattr(plan, PARTS[name]), ax
     if section is None:
-        raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
-    if ax is not None:
-        return section, ax
-    with needed("plot", "matplotlib", "plot"):
-        from matplotlib import pyplot
-    axes: Any = pyplot.subplots(layout="constrained")[1]
-    return section, axes
+        raise InputError(f"{PARTS[name]}: is not in the plan ({plan.status}); draw a plan that has it")
+    if axes is None:
+        with needed("plot", "matplotlib", "plot"):
+            from matplotlib import pyplot
+        axes = pyplot.subplots(layout="constrained")[1]
+    heading = f"{plan.instance.name}: "
+    if name == "plot_step":
+        metrics = section.metrics
+        axes.set_title(f"{heading}step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
+        parts = {name_of_part(part): seconds for part, seconds in metrics.breakdown_seconds.items()}
+        _bars(axes, parts, "seconds of a step", "{:.3g} s".format)
+    elif name == "plot_memory":
+        metrics, left = section.metrics, 0.0
+        sizes = [(part, size / 1e9) for part, size in metrics.memory_breakdown_bytes.items() if size > 0]
+        for i, (part, size) in enumerate(sorted(sizes, key=lambda part: -part[1])):
+            named = f"{name_of_part(part)} {size:.1f}"
+            axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=named)
+            left += size
+        used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+        axes.axvline(limit, color="black", linestyle="--", label="limit")
+        axes.set(yticks=[], xlabel="GB on the fullest GPU", title=f"{heading}{used:.1f} of {limit:.1f} GB")
+        axes.legend(fontsize="small")
+    elif name == "plot_cost":
+        axes.set_title(f"{heading}{money(sum(section.capex_usd.values()))} of capital")
+        _bars(axes, section.capex_usd, "USD", money)
+    else:
+        points, _ = projected([(site.latitude, site.longitude) for site in section.sites])
+        at = {site.id: point for site, point in zip(section.sites, points, strict=True)}
+        for link in section.links:
+            axes.plot(*zip(at[link.a], at[link.b], strict=True), color=COLOURS[5], zorder=1)
+        largest = max(site.facility_mw for site in section.sites)
+        areas = [LARGEST * site.facility_mw / largest for site in section.sites]
+        axes.scatter(*zip(*points, strict=True), s=areas, color=COLOURS[0], zorder=2)
+        for site in section.sites:
+            text = f"{site.id}\n{power(site.facility_mw)}"
+            axes.annotate(text, at[site.id], xytext=(6, 6), textcoords="offset points")
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_axis_off()
+        axes.margins(0.2)
+        axes.set_title(f"{heading}{counted(len(section.sites), 'site')}")
+    return axes
 
 
-def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
+def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
     total = sum(parts.values())
     rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
@@ -417,7 +392,6 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(label)
-    return axes
 
 
 MONEY, DAYS = "capital_usd", "days_to_train"

@@ -4,12 +4,12 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
 from planner.errors import InputError
 from planner.files import csv_rows, json_lines, read_text, unescaped
-from planner.plan.plan import Figure
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import short
 
@@ -69,7 +69,11 @@ def plain(name: str) -> str:
 Row = dict[str, Any]
 Sense = Literal["min", "max"]
 ENDS: tuple[Sense, Sense] = ("min", "max")
-SENSES: dict[str, tuple[Sense, Sense]] = {f"{first}-{second}": (first, second) for second in ENDS for first in ENDS}
+# By what the option --frontier says, x first; none: no frontier.
+SENSES: dict[str, tuple[Sense, Sense] | None] = {
+    **{f"{first}-{second}": (first, second) for second in ENDS for first in ENDS},
+    "none": None,
+}
 PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -95,21 +99,21 @@ def read_rows(path: Path) -> list[Row]:
         row = {key: value for key, value in found.items() if value is not None}
         if path.suffix not in LINES:
             texts = {key: value for key, value in row.items() if isinstance(value, str)}
-            row |= {key: _figure(text, f"{where}: {key}") for key, text in texts.items()}
+            for key, text in texts.items():
+                if not NUMBER.fullmatch(text):
+                    row[key] = {"true": True, "false": False}.get(text.lower(), unescaped(text))
+                elif not math.isfinite(float(text)):
+                    problem = f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure"
+                    raise InputError(f"{where}: {key}: {problem}")
+                else:
+                    whole = text.lstrip("+-").isdigit() and len(text) < MOST_DIGITS
+                    row[key] = int(text) if whole else float(text)
         if not isinstance(row.get("index", 0), int):
             raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")
         rows[row.get("key", number)] = row  # of each point the latest
     if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
     return list(rows.values())
-
-
-def _figure(value: str, where: str) -> Figure:
-    if not NUMBER.fullmatch(value):
-        return {"true": True, "false": False}.get(value.lower(), unescaped(value))
-    if not math.isfinite(float(value)):
-        raise InputError(f"{where}: {value[:40]} is beyond the largest number of 1.8e308; give a finite figure")
-    return int(value) if value.lstrip("+-").isdigit() and len(value) < MOST_DIGITS else float(value)
 
 
 def flattened(row: dict[str, Any]) -> Row:
@@ -165,30 +169,10 @@ def number(row: Row, path: str) -> float | None:
     return float(value) if plain and value is not None else None
 
 
-def why_none(row: Row) -> str:
-    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
-    status = str(row.get("status") or "no status")
-    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
-    return f"{status}: {why}" if why else status
-
-
-def senses_of(text: str) -> tuple[Sense, Sense] | None:
-    """Read the senses of a plot's frontier, `min-min` and the like, x first; None for `none`; refuse anything else."""
-    if text == "none":
-        return None
-    if text not in SENSES:
-        raise InputError(f"--frontier {text}: must be one of {', '.join(SENSES)}, none")
-    return SENSES[text]
-
-
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
     """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
     sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
     order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
-    kept: list[int] = []
-    best = float("inf")
-    for i in order:
-        if sy * points[i][1] < best:
-            best = sy * points[i][1]
-            kept.append(i)
+    best_before = accumulate((sy * points[i][1] for i in order), min, initial=math.inf)
+    kept = [i for i, best in zip(order, best_before, strict=False) if sy * points[i][1] < best]
     return sorted(kept, key=lambda i: points[i][0])

@@ -8,16 +8,7 @@ from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
 from planner.physics.network.links import lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
-from planner.plan.plan_sections import (
-    FabricAlternative,
-    FabricPlan,
-    PlacementPlan,
-    SiteFabric,
-    SitesPlan,
-    Tier,
-    TransportFactor,
-    WanPlan,
-)
+from planner.plan.plan_sections import FabricPlan, PlacementPlan, SiteFabric, SitesPlan, Tier, TransportFactor, WanPlan
 from planner.report.statements.statement import Statement, proof_of, rate, short_percent
 from planner.units import amount, counted, money, power, ratio, to_one
 
@@ -76,30 +67,26 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
         yield Statement("figure", "sites", text, index < NAMED_LINKS)
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
         yield Statement("figure", "sites", lit)
-    yield from _works(split)
+    for built in split.new_lines:
+        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
+    for bought in split.upgrades:
+        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
+        yield Statement("choice", "sites", text, True)
+    for excess in split.excess:
+        weighs = f"{money(excess.usd_per_year)} a year in the choice, not billed"
+        text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
+        yield Statement("warning", "sites", text, True)
+    for name, run in split.scenarios.items():
+        runs, whole = sum(run.running_mw.values()), sum(site.facility_mw for site in split.sites)
+        curtailed = runs < whole * (1 - 1e-6)
+        of, lost = (f" of {_drawn(whole)}", "; days to train are those of full power") if curtailed else ("", "")
+        spent = f"energy{' and work left undone' * curtailed} {money(run.energy_usd_per_year)} a year"
+        yield Statement("figure", "sites", f"In {name}: {_drawn(runs)}{of} run, {spent}{lost}.", curtailed)
     if grid is not None and grid.rules.grid_model == "dc":
         load = sum(node.load_mw for node in grid.nodes)
         other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
         survives = SURVIVES.get(grid.rules.n1, "any one circuit or unit out")
         yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
-
-
-def _works(sites: SitesPlan) -> Iterator[Statement]:
-    for built in sites.new_lines:
-        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
-    for bought in sites.upgrades:
-        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
-        yield Statement("choice", "sites", text, True)
-    for excess in sites.excess:
-        weighs = f"{money(excess.usd_per_year)} a year in the choice, not billed"
-        text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
-        yield Statement("warning", "sites", text, True)
-    for name, run in sites.scenarios.items():
-        runs, whole = sum(run.running_mw.values()), sum(site.facility_mw for site in sites.sites)
-        curtailed = runs < whole * (1 - 1e-6)
-        of, lost = (f" of {_drawn(whole)}", "; days to train are those of full power") if curtailed else ("", "")
-        spent = f"energy{' and work left undone' * curtailed} {money(run.energy_usd_per_year)} a year"
-        yield Statement("figure", "sites", f"In {name}: {_drawn(runs)}{of} run, {spent}{lost}.", curtailed)
 
 
 def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
@@ -257,9 +244,8 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     each = money(cost.total_usd / max(1, gpus * (hardware.racks or 0)))
     text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
-    chosen, *others = section.alternatives
-    yield from _chosen(fabric, chosen, network, plan.instance)
-    for kind in others:
+    yield from _chosen(section, network, plan.instance)
+    for kind in section.alternatives[1:]:
         text = f"none; {kind.lost}"
         if (other := kind.fabric) is not None:
             counts = f"{money(other.cost_usd)}, {power(other.power_mw)}, {counted(other.switches, 'switch')}"
@@ -271,12 +257,10 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
     (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
-    rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
+    rate, used = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
-    if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
-        text = (
-            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
-        )
+    if used < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
+        text = f"Leaf ports of {rate:g} Gb/s carry {used:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
         yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
     if network.floor is None:
@@ -288,8 +272,9 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, asked: Instance) -> Iterator[Statement]:
+def _chosen(section: FabricPlan, network: Network, asked: Instance) -> Iterator[Statement]:
     """State a fabric's switches by tier, links, bisection capacity, the loss that it survives, price and offers."""
+    fabric, chosen = section.sites[CLUSTER], section.alternatives[0]
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric, asked) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)

@@ -1,8 +1,7 @@
 """The type of a statement on a plan, and figures in a reader's words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
@@ -21,8 +20,7 @@ LIKELY = "4 of 5 like measured runs"
 SMALL = 5e-4  # share of a total below which a part is left out
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A statement that a plan makes; `instead`: of which it is preferred to; `short`: fuller ones follow."""
 
     kind: Kind

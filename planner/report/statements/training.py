@@ -156,24 +156,22 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
     yield Statement("figure", "days", text)
     share, reliability = plan.instance.workload.availability, plan.instance.reliability
+    whole, steps = section.days_to_train, section.days_to_train * share
     if plan.reliability is not None and plan.layout is not None:
+        steps = plan.layout.metrics.step_days_to_train
+    both = f"{shown_days(whole, steps)} days of steps are {shown_days(whole, whole)} on a calendar"
+    both += f": {short_percent(steps / whole)} of the time trains"
+    if plan.reliability is not None and plan.layout is not None:
+        yield Statement("figure", "days", f"{both}.", True)
         yield from _with_stops(plan, plan.reliability, plan.layout)
     elif share < 1:
         own = " and not reliability" if reliability is not None else ""
-        both = _both(section.days_to_train * share, section.days_to_train)
         yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
     else:
         yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
 
 
-def _both(steps: float, on_calendar: float) -> str:
-    whole = f"{shown_days(on_calendar, steps)} days of steps are {shown_days(on_calendar, on_calendar)} on a calendar"
-    return f"{whole}: {short_percent(steps / on_calendar)} of the time trains"
-
-
 def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
-    both = _both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)
-    yield Statement("figure", "days", f"{both}.", True)
     recovery = reliability.recovery
     every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({words(recovery)})"
     inputs = plan.instance.reliability

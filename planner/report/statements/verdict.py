@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from pydantic import BaseModel
 
@@ -14,7 +13,7 @@ from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import LayoutPlan, name_of_part
+from planner.plan.plan_sections import name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible_ranges import implausible
 from planner.report.statements.sites_and_fabric import racks_of
@@ -51,8 +50,7 @@ def verdict(plan: Plan) -> Iterator[Statement]:
     elif objective.value is not None:
         yield Statement("verdict", "verdict", f"{_comes_to(plan, objective.value)} {_sureness(plan)}", True)
         yield from _ends(plan)
-        yield from _alternatives(plan)
-        yield from _other_plans(plan, objective.value)
+        yield from _other_choices(plan, objective.value)
 
 
 def _comes_to(plan: Plan, value: float) -> str:
@@ -96,8 +94,18 @@ def _sureness(plan: Plan) -> str:
     exact = gap <= PROVEN
     if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
         less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
-        sure = "Proven optimal" if exact else less
-        return f"{sure}{_over_fabrics(plan, exact=exact)}."
+        sure, free = "Proven optimal" if exact else less, objective.fabric_free_bound
+        # The bound over all fabrics, where they could gain more than they cost, or where that is none.
+        if free is not None and objective.name == "days_to_train" and objective.value:
+            most = _most_joined(plan) if plan.instance.grid is None else math.inf
+            few = most < (plan.instance.hardware.racks or 0)
+            sure += f"; no fabric of at most {most:,} racks" if few else "; no fabric"
+            away = percent((objective.value - free) / objective.value)
+            if (objective.bound - free) / objective.value >= WORTH:
+                sure += f", at any price, could bring it below {days(free)} ({away} less)"
+            else:
+                sure = f"{sure} is {percent(WORTH)} faster" if exact else less
+        return f"{sure}."
     section, limit, late = plan.layout or plan.pools, plan.time_limit_seconds, ""
     if section is not None and plan.stopped == "limit" and limit is not None and limit < FIRST_PLAN_SECONDS:
         spent = section.certificate.seconds
@@ -114,19 +122,6 @@ def _sureness(plan: Plan) -> str:
 
 def _small(gap: float) -> str:
     return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
-
-
-def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write, in the verdict, the bound over all fabrics, where they could gain more than they cost, or if `exact`."""
-    objective, free = plan.objective, plan.objective.fabric_free_bound
-    if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
-        return ""
-    most = _most_joined(plan) if plan.instance.grid is None else math.inf
-    fabric = f"no fabric of at most {most:,} racks" if most < (plan.instance.hardware.racks or 0) else "no fabric"
-    if (objective.bound - free) / objective.value < WORTH:
-        return f"; {fabric} is {percent(WORTH)} faster" if exact else ""
-    away = percent((objective.value - free) / objective.value)
-    return f"; {fabric}, at any price, could bring it below {days(free)} ({away} less)"
 
 
 def _most_joined(plan: Plan) -> float:
@@ -164,32 +159,23 @@ def _ends(plan: Plan) -> Iterator[Statement]:
             yield Statement("proof", "verdict", f"Within {share}: {what.format(percent(ends[name].value))}; {sure}.")
 
 
-def _alternatives(plan: Plan) -> Iterator[Statement]:
-    others, proof = plan.instance.hardware.alternatives, plan.proof
-    if not others:
-        return
+def _other_choices(plan: Plan, value: float) -> Iterator[Statement]:
+    """State what other GPUs, cheaper and simpler plans and a layout free of its framework's rules come to."""
+    others, proof, proven = plan.instance.hardware.alternatives, plan.proof, plan.status == "optimal"
     head = f"Chosen among {len(others) + 1} GPUs"
-    if plan.objective.name == "finish_date" and plan.status == "optimal":
+    if others and plan.objective.name == "finish_date" and proven:
         yield Statement("choice", "verdict", f"{head} by the end; no other ends as soon.", True)
-        return
-    if proof is None or len(proof.alternatives) != len(others) or plan.status != "optimal":
-        why = "the plan holds no proof of the others" if plan.status == "optimal" else "not proven the best"
+    elif others and (proof is None or len(proof.alternatives) != len(others) or not proven):
+        why = "the plan holds no proof of the others" if proven else "not proven the best"
         yield Statement("choice", "verdict", f"{head}; {why}.", True)
-        return
-    texts = []
-    for other, own in zip(proof.alternatives, others, strict=True):
-        known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
-        texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
-    own_wait = _ready(plan.instance.hardware.ready_months)
-    text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
-    yield Statement("choice", "verdict", text, True, instead=True)
-
-
-def _ready(months: float) -> str:
-    return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
-
-
-def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
+    elif proof is not None and others:
+        texts = []
+        for other, own in zip(proof.alternatives, others, strict=True):
+            known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
+            texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
+        own_wait = _ready(plan.instance.hardware.ready_months)
+        text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
+        yield Statement("choice", "verdict", text, True, instead=True)
     cheaper, simplest, freed = plan.objective.cheaper, plan.objective.simplest, plan.objective.freed
     if cheaper is not None and plan.cost is not None and value:
         saved = plan.counted_usd - cheaper.capital_usd
@@ -209,6 +195,10 @@ def _other_plans(plan: Plan, value: float) -> Iterator[Statement]:
         faster = f"{percent(freed.faster)} faster"
         text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
         yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
+
+
+def _ready(months: float) -> str:
+    return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
@@ -259,38 +249,32 @@ def limits(plan: Plan) -> Iterator[Statement]:
         if deadline is not None and metrics.days_to_train >= FULL * deadline:
             text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
             full.append(Statement("limit", "days", text, True))
-    end = _end(plan)
-    if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
-        full[0] = replace(full[0], text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
-    elif end:
-        full.insert(0, Statement("limit", "money", end, True))
-    yield from full
-
-
-def _end(plan: Plan) -> str:
-    """Write the limit of a plan that one more block of racks would reach; empty where it is not determined."""
+    # The limit that one more block of racks would reach, where it is determined.
     placement = plan.placement
     size = placement.block_racks if placement else 0
     block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
-    budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
-    text = ""
+    budget, racks, end = plan.instance.limits.budget_usd, racks_of(plan), ""
     match plan.objective.limited_by:
         case "budget" if plan.cost is not None and budget is not None:
-            text = f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
+            end = f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
         case "grid":
-            text = f"Power and sites: they cannot feed {block}."
+            end = f"Power and sites: they cannot feed {block}."
         case "owned_racks":
             free = (racks or 0) - placement.block_racks * sum(placement.blocks_by_site.values()) if placement else 0
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
-            text = f"Racks: {left} for {block}."
+            end = f"Racks: {left} for {block}."
         case "fabric":
             each = "" if plan.instance.grid is None else " at each site"
-            text = f"Fabric: {_joined(plan)}{each}, no room for {block}."
+            end = f"Fabric: {_joined(plan)}{each}, no room for {block}."
         case "tolerance":
-            text = f"Tolerance: {block} would train at most {100 * plan.instance.objective.tolerance:g} % faster."
+            end = f"Tolerance: {block} would train at most {100 * plan.instance.objective.tolerance:g} % faster."
         case "layout":
-            text = f"{block[0].upper()}{block[1:]} would not train faster."
-    return text
+            end = f"{block[0].upper()}{block[1:]} would not train faster."
+    if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
+        full[0] = full[0]._replace(text=f"{full[0].text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
+    elif end:
+        full.insert(0, Statement("limit", "money", end, True))
+    yield from full
 
 
 def _joined(plan: Plan) -> str:
@@ -337,7 +321,25 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     for note in not_modelled_notes(plan.instance):
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
-        yield from _idle_gpus(plan, plan.layout)
+        layout, idle, bought = plan.layout, plan.layout.gpus_idle, plan.layout.gpus_used + plan.layout.gpus_idle
+        racks, reliability = racks_of(plan) or 0, plan.reliability
+        each, spare = bought // max(racks, 1), 0
+        if reliability is not None:
+            stand_by = sum(reliability.spare_racks_by_site.values())
+            spare = reliability.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
+        if idle - spare >= IDLE * bought:
+            usd = plan.cost.capex_usd.get("racks") if plan.cost else None
+            worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
+            unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
+            work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
+            spares = f", {spare:,} more are spares" if spare else ""
+            share = short_percent((idle - spare) / bought)
+            text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
+            if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
+                # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
+                why = f"TP {layout.degrees[0]} x CP {layout.degrees[1]} uses {work}"
+                text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
+            yield Statement("warning", "layout", text, True)
         reasons = list(step_prediction.extrapolations(plan.instance, plan.layout).values())
         if len(reasons) > 1:
             text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
@@ -348,28 +350,6 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
         text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
         yield Statement("warning", "money", text, True)
-
-
-def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
-    idle, bought = layout.gpus_idle, layout.gpus_used + layout.gpus_idle
-    racks, reliability = racks_of(plan) or 0, plan.reliability
-    each, spare = bought // max(racks, 1), 0
-    if reliability is not None:
-        stand_by = sum(reliability.spare_racks_by_site.values())
-        spare = reliability.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
-    if idle - spare < IDLE * bought:
-        return
-    usd = plan.cost.capex_usd.get("racks") if plan.cost else None
-    worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
-    work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
-    spares = f", {spare:,} more are spares" if spare else ""
-    text = f"{idle - spare:,} of {bought:,} GPUs ({short_percent((idle - spare) / bought)}) are idle{spares}{worth}."
-    if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
-        # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
-        why = f"TP {layout.degrees[0]} x CP {layout.degrees[1]} uses {work}"
-        text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
-    yield Statement("warning", "layout", text, True)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:

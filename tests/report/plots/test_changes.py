@@ -7,8 +7,8 @@ from each_case import each
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.plots import PlotRequest, best_rows, changes_of, edges_of, lanes_of
-from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short, why_none
+from planner.report.plots.plots import PlotRequest, best_rows, changes_of, edges_of, lanes_of, why_none
+from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from failing_plan import failing
 from sweep_rows import X, Y, row
 from worked_plan import small
 
-from planner.report.plots.plots import PlotRequest, _sweep_figure
+from planner.report.plots.plots import PlotRequest, sweep_figure
 from planner.report.plots.sweep_rows import flattened
 
 pytest.importorskip("matplotlib")
@@ -49,7 +49,7 @@ def overprinted(figure: Any) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
 def test_plots_of_sweeps(request_: PlotRequest) -> None:
     """Titles, axes, marks, legends, lanes and changes leave each other room."""
-    assert overprinted(_sweep_figure(ROWS, request_)) == []
+    assert overprinted(sweep_figure(ROWS, request_)) == []
 
 
 @pytest.mark.parametrize("name", ["plot_step", "plot_memory", "plot_cost", "plot_sites"])
