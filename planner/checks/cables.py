@@ -8,18 +8,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
+from planner.physics.network import transport
 from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
-from planner.physics.network.links import Ints, lane_gbps
+from planner.physics.network.links import Ints
 from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
@@ -43,19 +43,6 @@ def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Desi
     for site, fabric, network in fabrics(physics):
         if site in physics.wired:
             yield site, fabric, network, physics.wired[site]
-
-
-class LinkRates(NamedTuple):
-    """Link rates in Gbps for the check of cables: GPU to leaf, a lane of its NIC; switch to switch, a whole port."""
-
-    gpu_gbps: float
-    switch_gbps: float
-
-
-def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
-    """Recompute the rates in Gbps of a fabric's links from the instance's NIC, its lanes, and the leaves' switch."""
-    nic_bytes = physics.instance.hardware.gpu_nic_bytes_per_second
-    return LinkRates(lane_gbps(nic_bytes, lanes), physics.switches[switch].port_gbps)
 
 
 class CableTally:
@@ -191,10 +178,9 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     if asked is not None:
         sync = [demand for demand in asked.demands.values() if demand.priority == 0 and site in (demand.a, demand.b)]
         return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
-    window = sites.window_seconds(physics, layout, metrics)
     size = wide_area.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
-    links = [link for link in split.links if site in (link.a, link.b) and {link.a, link.b} <= training]
-    return math.fsum(wide_area.exchange_need_gbps(physics.wan, size, window, link.rtt_ms) for link in links)
+    exchange = size, sites.window_seconds(physics, layout, metrics)
+    return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
 def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
@@ -225,11 +211,11 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 
 
-def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
+def _links_out(design: Design) -> dict[str, tuple[int, float]]:
     """Count the racks of a leaf domain, pod and zone, and the links out of it for a GPU of each rack, in NICs."""
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
-    in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
+    in_pod, each = design.rails_per_pod * design.rail_gpus, design.link_nics
     if isinstance(design, Dragonfly):  # links that flows are assured of; a tree's are its cables by block
         found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
         return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
@@ -265,7 +251,7 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
         if met and max(map(len, stages), default=0) > 1:
             free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, (racks, links) in _links_out(design, link_rates(physics, fabric.lanes, fabric.switch)).items():
+            for level, (racks, links) in _links_out(design).items():
                 flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):

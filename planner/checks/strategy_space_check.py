@@ -271,16 +271,11 @@ class Cut:
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
         return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
 
-    def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the checked cut's pipeline times under a ZeRO stage, all stages `inside` one rack or not."""
-        times = replace(self.times, zero_stage=zero_stage)
-        return step_prediction.inside_rack(times) if inside else times
-
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
         """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
-        both = (self.timed(0, inside=inside).send(self.space.transport_slowdown, 2) for inside in (False, True))
-        far, near = (float(seconds) for seconds in both)
+        both = self.times, step_prediction.inside_rack(self.times)
+        far, near = (float(times.send(self.space.transport_slowdown, 2)) for times in both)
         return far, near
 
     @cached_property

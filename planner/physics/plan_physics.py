@@ -20,7 +20,7 @@ from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site, SiteFabric
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
@@ -221,10 +221,6 @@ class PlanPhysics:
             nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
             found[site] = design_of(fabric, racks, gpus, network, nic)
         return found
-
-    def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
-        """Return the switch models of the tiers above the leaves of a plan's fabric whose models are known."""
-        return tuple(self.switches[name] for name in fabric.models[1:])
 
     @cached_property
     def wired(self) -> dict[str, Design]:
