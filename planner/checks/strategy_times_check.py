@@ -297,6 +297,15 @@ class PipelineSplits(ColumnTimes):
     each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
     waiting: bool = True  # whether unequal chunks wait; without waits the seconds are a lower bound
 
+    @staticmethod
+    def of(
+        cut: Cut, zero_stage: int, x: CutPipelines, replicas: int, micro_batches: Ints, limit: float
+    ) -> "PipelineSplits":
+        """Return the checker's layer splits of the one pipeline in `x`, with a number of replicas."""
+        ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
+        own: dict[str, Any] = {"ranges": x.over(*ends), "micro_batches": micro_batches, "limit": limit}
+        return PipelineSplits(cut=cut, zero_stage=zero_stage, p=int(x.p), v=int(x.v), **own)
+
     @cached_property
     def pipeline(self) -> Pipeline:
         """The times of the pipeline whose layer splits are checked."""
