@@ -102,9 +102,7 @@ class Space:
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
             for one, kept, overlaps in ways:
-                times = step_prediction.pipeline_of(
-                    machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
-                )
+                times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
                     own = replace(times, order=schedule)
                     yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)

@@ -185,18 +185,10 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None or self.faults:
             return None
-        assumptions = layout.assumptions
-        conditions = Conditions(
-            pipeline_send_slowdown=assumptions.pipeline_send_slowdown,
-            allreduce_slowdown=assumptions.allreduce_slowdown,
-            wan_gbps=assumptions.wan_gbps,
-            wan_rtt_ms=assumptions.wan_rtt_ms or 0.0,
-            wan_round_trips=self.wan.round_trips,
-            transport_slowdown=self.transport_slowdown,
-        )
+        own = {"wan_round_trips": self.wan.round_trips, "transport_slowdown": self.transport_slowdown}
+        conditions = Conditions(**dict(layout.assumptions), **own)
         useful = None if self.plan.reliability is None else self.plan.reliability.useful_share
-        figures = step_prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
-        return LayoutMetrics.model_validate(figures)
+        return step_prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
 
     @cached_property
     def switches(self) -> dict[str, Switch]:

@@ -181,8 +181,7 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
         transport_slowdown=transport_slowdown_of(instance.network),
     )
     useful = None if choice.upkeep is None else 1 / choice.upkeep.stretch
-    figures = step_prediction.metrics(instance, conditions, strategy_of(choice), useful_share=useful)
-    return LayoutMetrics.model_validate(figures)
+    return step_prediction.metrics(instance, conditions, strategy_of(choice), useful_share=useful)
 
 
 def _at_cheapest_energy(

@@ -277,8 +277,8 @@ class Clock:
         """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
         phi = self.transport_slowdown
         slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
-        metrics = step_prediction.metrics(self.instance, Conditions(**slow, transport_slowdown=phi), self.strategy)
-        return float(metrics["step_seconds"])  # type: ignore[arg-type]
+        conditions = Conditions(**slow, transport_slowdown=phi)
+        return step_prediction.metrics(self.instance, conditions, self.strategy).step_seconds
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
