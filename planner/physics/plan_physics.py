@@ -94,17 +94,9 @@ class PlanPhysics:
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         return fabrics[site].power_mw if site in fabrics else 0.0
 
-    def it_mw(self, site: str, racks: int) -> float:
-        """Return the IT power of racks at a site of the plan with its fabric, in MW."""
-        return cost.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
-
     def load_mw(self, site: str, racks: int) -> float:
         """Return the power at the grid connection of racks at a site of the plan with its fabric, in MW."""
         return cost.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
-
-    def cooling_m2(self, site: str, racks: int) -> float | None:
-        """Return the area that cools racks at a site of the plan with its fabric, in m²."""
-        return cost.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:

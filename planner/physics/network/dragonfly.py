@@ -243,15 +243,15 @@ class DragonflyPlus(Dragonfly):
 
     def stages(self) -> list[Stage]:
         """Return the stages above the leaves of a dragonfly+: inside groups, then between them."""
-        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
-        return [inside, Stage("spine", "spine", self.global_links, self._between_spines)]
 
-    def _between_spines(self, link: Ints) -> Ends:
-        """Return the ends of a dragonfly+'s cables between groups: any two have as many, over their spines in turn."""
-        network, ends = self.group_pairs(link)
-        s, first = self.spines_per_pod, network * self.pods
-        low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
-        return *low, *high
+        def between(link: Ints) -> Ends:  # any two groups have as many, over their spines in turn
+            network, ends = self.group_pairs(link)
+            s, first = self.spines_per_pod, network * self.pods
+            low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
+            return *low, *high
+
+        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
+        return [inside, Stage("spine", "spine", self.global_links, between)]
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the dragonfly+'s spine and port at which numbered links of a network's WAN gateway end."""
