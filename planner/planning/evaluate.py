@@ -100,7 +100,8 @@ def evaluated(instance: Instance) -> Evaluation:
         if upkeep is not None:  # on a calendar, where failures count
             metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         layout = _section(instance, strategy, slowdown, metrics)
-        run = cost.of_layout(instance, layout)
+        racks = (layout.gpus_used + layout.gpus_idle) // cost.rack_of(instance.hardware).gpus
+        run = cost.section(instance, metrics.days_to_train, cost.bill(instance, racks, None, None), racks)
     except (OverflowError, ValidationError) as error:
         problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
         raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None

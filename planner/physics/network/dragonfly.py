@@ -142,15 +142,10 @@ class Dragonfly(Design):
         return bad
 
     @property
-    def wan_links_per_group(self) -> int:
-        """Count the links from the WAN gateway to the dragonfly's group with the most: they go to groups in turn."""
-        return math.ceil(self.wan_ports / self.pods)
-
-    @property
     def top_ports(self) -> tuple[int, int]:
         """Count ports taken, and links from the WAN gateway, of the dragonfly's router with the fewest ports free."""
-        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
-        each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
+        ends, links = math.ceil((self.leaf_down + self.leaf_spare) / self.split), math.ceil(self.wan_ports / self.pods)
+        each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
     def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
@@ -234,7 +229,8 @@ class DragonflyPlus(Dragonfly):
     @property
     def top_ports(self) -> tuple[int, int]:
         """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
-        return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
+        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most, which is every group in turn
+        return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
 
     @property
     def global_ports(self) -> int:

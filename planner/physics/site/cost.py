@@ -18,7 +18,7 @@ from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
-from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
+from planner.plan.plan_sections import SiteFabric, SitesPlan, WanPlan
 
 
 def rack_of(hardware: Hardware) -> Rack:
@@ -304,12 +304,6 @@ def section(
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()
-
-
-def of_layout(instance: Instance, layout: LayoutPlan) -> RunPlan:
-    """Compute the energy and cost of a layout's whole run on its racks alone, idle GPUs included."""
-    racks = (layout.gpus_used + layout.gpus_idle) // rack_of(instance.hardware).gpus
-    return section(instance, layout.metrics.days_to_train, bill(instance, racks, None, None), racks)
 
 
 WATTS_PER_MW = 1e6
