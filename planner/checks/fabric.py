@@ -242,9 +242,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         yield from figures(f"slowdowns[{site}]", fabric, found)
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
-        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
-        blocks = [design.domain_racks * count for count in domains]
-        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in blocks]
+        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
         took = transport.pipeline_send_slowdown(phi, design, *shares, free=free)
         what = f"times the ideal exchange of {group} racks"
         yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
@@ -443,8 +441,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
-    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
-    near = [min(1.0, design.domain_racks * count / size) for count in counts]
+    near = [min(1.0, racks / size) for racks in design.block_racks]
     free = transport.free_uplinks(design, _gateway(physics, site)[1], switch.port_gbps, *near)
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]

@@ -231,20 +231,11 @@ class PlanPhysics:
     @cached_property
     def crossings(self) -> dict[str, Locality]:
         """Return the traffic of the plan's placement at each site across leaf domains, pods and zones."""
-        layout = self.plan.layout
+        layout, stages = self.plan.layout, {site: own for site, own in self.stages.items() if site in self.wired}
         if layout is None:
             return {}
-        return {
-            site: locality(
-                ranks,
-                leaf_domain_racks=self.wired[site].domain_racks,
-                domains_per_pod=self.wired[site].domains_per_pod or 1,
-                domains_per_zone=self.wired[site].domains_per_zone,
-                wrap=layout.virtual_stages > 1,
-            )
-            for site, ranks in self.stages.items()
-            if site in self.wired
-        }
+        wrap = layout.virtual_stages > 1
+        return {site: locality(own, self.wired[site].block_racks, wrap=wrap) for site, own in stages.items()}
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:

@@ -258,9 +258,7 @@ class Clock:
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a placement's rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
-        design = self.design
-        blocks = {"leaf_domain_racks": design.domain_racks, "domains_per_pod": design.domains_per_pod or 1}
-        return transport.locality(stages, **blocks, domains_per_zone=design.domains_per_zone, wrap=self.wrap)
+        return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality | None) -> float:
         """Return a placement's step in seconds; with None, as if nothing left a leaf: the transport's slowdown only."""

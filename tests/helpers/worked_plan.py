@@ -196,12 +196,7 @@ def worked(
 
 def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
     """Measure what crosses leaf domains, pods and zones."""
-    blocks = {
-        "leaf_domain_racks": d.leaf_down,
-        "domains_per_pod": d.domains_per_pod,
-        "domains_per_zone": d.domains_per_zone,
-    }
-    return locality(stages, **blocks, wrap=wrap)
+    return locality(stages, d.block_racks, wrap=wrap)
 
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:

@@ -105,6 +105,12 @@ class Design:
         return self.racks if self.single else self.leaf_down // self.rail_gpus
 
     @property
+    def block_racks(self) -> tuple[int, ...]:
+        """Count the racks of a leaf domain, a pod and, where there are any, a zone of a fabric design."""
+        domains = 1, max(1, self.domains_per_pod), self.domains_per_zone
+        return tuple(self.domain_racks * count for count in domains if count)
+
+    @property
     def tiers(self) -> int:
         """Count the tiers of switches of a fabric design."""
         if self.grouped:

@@ -42,10 +42,8 @@ class Locality:
     groups_cross_pod: int = 0
 
 
-def locality(
-    stages: Stages, *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0
-) -> Locality:
-    """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones.
+def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Locality:
+    """Compute the traffic of one site's placement out of leaf domains, pods and, if there are any, zones of some racks.
 
     `wrap`: the last stage sends to the first. `groups_split` and `extra_pieces`: of all leaf domains the groups in
     several, and the pieces beyond one a group.
@@ -56,8 +54,7 @@ def locality(
     target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)])
     sizes, own = np.array([len(stage) for stage in ranks], np.int64), np.concatenate([none, *ranks])
     found = list[tuple[float, int, float, int, int]]()
-    for count in (1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])):
-        block = leaf_domain_racks * count
+    for block in block_racks:
         crossing = source // block != target // block
         flows = max(_most_common(ends[crossing] // block) for ends in (source, target)) / block
         blocks = own // block

@@ -99,8 +99,7 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     """Flows out of the fullest block over the cables that leave it are shares times oversubscriptions."""
     d, stages, wrap = x
     assert unwirable(d) == []
-    blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod}
-    where = locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
+    where = locality(stages, d.block_racks, wrap=wrap)
     sends = send_loads(d, where.share_leaving)
     rings = ring_loads(d, where.allreduces_leaving)
     for level, (racks, links) in _links_out(d).items():
