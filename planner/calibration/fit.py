@@ -283,7 +283,21 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
     """Fit constants; return them, their logarithms' shifts and lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
-    prior = _prior(runs[0].machine, constants)
+    # The prior: what the catalogue's published rows leave open of each constant, and how sources differ.
+    machine, table, sources = runs[0].machine, step_errors.support_table(), step_errors.table().spreads
+    place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
+    at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
+    plausible = PLAUSIBLE * np.array([c.spread for c in constants])
+    wide = [table.constants[i].deviation if i >= 0 else own for i, own in zip(at, plausible, strict=True)]
+    per_cent = {(i, j): x for i, j, x in table.correlations}
+    together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
+    sizes, axes = np.linalg.eigh(np.array(together) / 100)
+    prior = Prior(
+        common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
+        between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
+        open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
+        plausible=plausible,
+    )
     x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
         slopes = slopes_at(x, runs, constants, high) * ~bound
@@ -294,24 +308,6 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
         if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
             break
     return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
-
-
-def _prior(machine: Machine, constants: Sequence[FittedConstant]) -> Prior:
-    """Return the fit's prior of constants: the posterior of the catalogue's published rows, and how sources differ."""
-    table, sources = step_errors.support_table(), step_errors.table().spreads
-    place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
-    at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
-    plausible = PLAUSIBLE * np.array([c.spread for c in constants])
-    wide = [table.constants[i].deviation if i >= 0 else own for i, own in zip(at, plausible, strict=True)]
-    per_cent = {(i, j): x for i, j, x in table.correlations}
-    together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
-    sizes, axes = np.linalg.eigh(np.array(together) / 100)
-    return Prior(
-        common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
-        between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
-        open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
-        plausible=plausible,
-    )
 
 
 def _measured(

@@ -20,7 +20,7 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
 from planner.physics.network.links import Ints
-from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
+from planner.physics.network.transport import FreeUplinks, free_uplinks, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training.step_prediction import machine_of
@@ -159,8 +159,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
         }
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
-            rule, near = f"wan_gateway_uplinks[{site}]", physics.crossings[site].stage_in
-            loads = uplink_loads(design, sent, switch.port_gbps, *near)
+            rule, loads = f"wan_gateway_uplinks[{site}]", design.exchange_loads(sent, *physics.crossings[site].stage_in)
             for level, (load, links) in loads.items():
                 sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
                 yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
@@ -188,8 +187,7 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUpl
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
         return FreeUplinks()
-    rate, near = physics.switches[fabric.switch].port_gbps, physics.crossings[site].stage_in
-    return free_uplinks(design, exchange_gbps(physics, site), rate, *near)
+    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:

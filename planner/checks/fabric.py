@@ -442,7 +442,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
     near = [min(1.0, racks / size) for racks in design.block_racks]
-    free = transport.free_uplinks(design, _gateway(physics, site)[1], switch.port_gbps, *near)
+    free = transport.free_uplinks(design, _gateway(physics, site)[1], *near)
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
     slow = transport.pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)

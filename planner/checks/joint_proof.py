@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
-from planner.checks.strategy_space_check import Cut, CutPipelines, MaxRacks, Space, max_racks, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
@@ -70,7 +70,7 @@ def missing_columns(
     if days <= 0 and not proof.columns:  # a search cut short may know no more: no column is below that
         return
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
+    racks, limit = most_racks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)

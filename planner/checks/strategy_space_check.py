@@ -6,10 +6,10 @@ Written from the description of the space, not from the search's own enumeration
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -447,21 +447,16 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
     return rooms, within
 
 
-class MaxRacks:
-    """The checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust (MILP)."""
+def most_racks(instance: Instance, proof: JointProof | None = None) -> Callable[[int], int]:
+    """Return the checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust."""
+    proof = JointProof() if proof is None else proof
+    stated, joined_racks_stated = proof.max_racks_by_wired_gpus, proof.joined_racks_by_wired_gpus
 
-    def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
-        proof = JointProof() if proof is None else proof
-        self.instance, self.stated = instance, proof.max_racks_by_wired_gpus
-        self.joined = proof.joined_racks_by_wired_gpus
-        self.known: dict[int, int] = {}
+    @cache
+    def most(wired_gpus: int) -> int:
+        # A fabric joins what the proof says, or more if the checker's own designs do.
+        joined = max_joined_racks(instance, wired_gpus, joined_racks_stated.get(wired_gpus, math.inf))
+        own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]
+        return min(own, stated[max(fewer)]) if fewer else own
 
-    def __call__(self, wired_gpus: int) -> int:
-        """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: recomputed, or stated if smaller."""
-        if wired_gpus not in self.known:
-            fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
-            # A fabric joins what the proof says, or more if the checker's own designs do.
-            joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, math.inf))
-            own = int(min(max_racks(self.instance, wired_gpus), joined))
-            self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
-        return self.known[wired_gpus]
+    return most

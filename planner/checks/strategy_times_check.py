@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
@@ -30,7 +30,7 @@ SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
 NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
-def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
+def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int], limit: float) -> CutPipelines:
     """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved

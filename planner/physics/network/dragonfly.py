@@ -148,11 +148,12 @@ class Dragonfly(Design):
         each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
-    def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
+    def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
         """Return for a dragonfly's leaf and group the links that the exchange between sites takes, and all assured."""
         if not self.wan_ports:
             return {}
         rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
+        leaf_ports = gbps / (self.networks * self.rails) / self.link_gbps
         worth = exchanged_links(leaf_ports, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
         return {block: (load, links) for (block, links), load in zip(self.exits.items(), worth, strict=False)}
 

@@ -195,14 +195,9 @@ def exchange_gbps(
     return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
 
 
-def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
-    """Return by level the uplinks that traffic between sites takes, and all; `stage_in`: largest shares of a stage."""
-    return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
-
-
-def free_uplinks(design: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
+def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:
     """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
-    loads = uplink_loads(design, gbps, port_gbps, *stage_shares)
+    loads = design.exchange_loads(gbps, *stage_shares)
     return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
 
 
