@@ -77,7 +77,32 @@ class Shifts:
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     """Fit the shifts of constants to logarithms of predicted over measured seconds, taken as linear in them."""
-    each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
+    # Each combination of a stretch, a common factor's deviation and a scale of the rest is fitted: its scale, the
+    # shifts of constants with their covariance, each line's rest and leverage, and the evidence.
+    combinations, each = list(itertools.product(COMMON, RESTS)), list[tuple[Numbers, ...]]()
+    for stretch in STRETCHES:
+        # How constants move with the common factor, a column, and with what is open of them, stretched.
+        wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
+        moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
+        effects, unit = slopes @ moves, np.eye(moves.shape[1])
+        widths = np.ones((len(combinations), len(unit)))
+        widths[:, 0] = [prior.between * common for common, _ in combinations]
+        scales = np.array([scale for _, scale in combinations])
+        pairs, rests = widths[:, :, None] * widths[:, None, :], np.zeros((len(scales), len(errors)))
+        for _ in range(REWEIGHTINGS):
+            trust = (FREEDOM + 1) / (FREEDOM * scales[:, None] ** 2 + rests**2)
+            inner = unit + pairs * ((effects.T * trust[:, None, :]) @ effects)
+            shrunk = np.linalg.inv(inner)
+            scores = -np.einsum("mij,mj->mi", shrunk, widths * ((trust * errors) @ effects))
+            values = widths * scores
+            rests = errors + values @ effects.T
+        known = unit + INFORMATION * (inner - unit)
+        tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
+        fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
+        covariances = moves @ (pairs * np.linalg.inv(known)) @ moves.T
+        leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
+        evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
+        each.append((scales, values @ moves.T, covariances, rests, leverage, evidence))
     scales, means, covariances, rests, leverage, evidence = map(np.concatenate, zip(*each, strict=True))
     weights = _shares(evidence)
     mean = weights @ means
@@ -92,37 +117,6 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
         noise=AS_NORMAL * float(np.exp(weights @ np.log(scales))),
         left_out=np.asarray(np.sum(_shares(evidence[:, None] - BELIEF * density) * without, axis=0)),
     )
-
-
-def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> tuple[Numbers, ...]:
-    """Fit constants for each combination of a common factor's deviation and a scale of the rest, at one stretch.
-
-    Return by combination the scale, the shifts of constants with their covariance, each line's rest and leverage, and
-    the evidence.
-    """
-    # How constants move with the common factor, a column, and with what is open of them, stretched.
-    wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
-    moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
-    effects, unit = slopes @ moves, np.eye(moves.shape[1])
-    combinations = list(itertools.product(COMMON, RESTS))
-    widths = np.ones((len(combinations), len(unit)))
-    widths[:, 0] = [prior.between * common for common, _ in combinations]
-    scales = np.array([scale for _, scale in combinations])
-    pairs, rests = widths[:, :, None] * widths[:, None, :], np.zeros((len(scales), len(errors)))
-    for _ in range(REWEIGHTINGS):
-        trust = (FREEDOM + 1) / (FREEDOM * scales[:, None] ** 2 + rests**2)
-        inner = unit + pairs * ((effects.T * trust[:, None, :]) @ effects)
-        shrunk = np.linalg.inv(inner)
-        scores = -np.einsum("mij,mj->mi", shrunk, widths * ((trust * errors) @ effects))
-        values = widths * scores
-        rests = errors + values @ effects.T
-    known = unit + INFORMATION * (inner - unit)
-    tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
-    fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
-    covariances = moves @ (pairs * np.linalg.inv(known)) @ moves.T
-    leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
-    evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
-    return scales, values @ moves.T, covariances, rests, leverage, evidence
 
 
 def _shares(logarithms: Numbers) -> Numbers:
