@@ -46,21 +46,27 @@ def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Desi
 
 
 class CableTally:
-    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each."""
+    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each.
 
-    def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
+    Ports are counted by their `split` parts: a cable takes one at the GPU's end of a leaf, else all of a port.
+    """
+
+    def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]], split: int) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
         self.twice: list[str] = []  # ports of several cables
         self.absent: list[str] = []  # ports that are not there
         for cable in stream:
-            self.cables[cable.low_tier, cable.high_tier] += len(cable.low)
-            self._tick(cable.low_tier, cable.low, cable.low_port)
-            self._tick(cable.high_tier, cable.high, cable.high_port)
+            parts = 1 if cable.low_tier == "gpu" else split
+            self.cables[cable.low_tier, cable.high_tier] += len(cable.low) * parts
+            self._tick(cable.low_tier, cable.low, cable.low_port, parts)
+            self._tick(cable.high_tier, cable.high, cable.high_port, parts)
 
-    def _tick(self, tier: str, switch: Ints, port: Ints) -> None:
+    def _tick(self, tier: str, switch: Ints, port: Ints, parts: int) -> None:
         """Mark switch ports as taken by a cable, and name the first that is taken already or does not exist."""
+        if parts > 1:
+            switch, port = np.repeat(switch, parts), (port[:, None] * parts + np.arange(parts)).reshape(-1)
         switches, ports = self.used[tier].shape
         there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
         if not there.all():
@@ -76,18 +82,6 @@ class CableTally:
             self.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
 
 
-def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:
-    """Yield a fabric's cables by the parts of ports that they take: one at the GPU's end of a leaf, else all."""
-    part = np.arange(split, dtype=np.int64)
-    for cable in stream:
-        if split == 1 or cable.low_tier == "gpu":
-            yield cable
-        else:
-            low, high = (np.repeat(switch, split) for switch in (cable.low, cable.high))
-            ports = [(port[:, None] * split + part).reshape(-1) for port in (cable.low_port, cable.high_port)]
-            yield StageCables(cable.low_tier, cable.high_tier, low, ports[0], high, ports[1])
-
-
 def cables(physics: PlanPhysics) -> Violations:
     """Check that a fabric's cables use no switch port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
@@ -100,7 +94,7 @@ def cables(physics: PlanPhysics) -> Violations:
         if max(design.endpoint_links, design.switch_links, design.wan_gateway_links, ports) > MAX_TICKED:
             continue
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
-        total = CableTally(in_parts(lay(design), split), shapes)
+        total = CableTally(lay(design), shapes, split)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
         by_low: Counter[str] = Counter()
         for (low, _), number in total.cables.items():

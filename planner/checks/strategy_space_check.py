@@ -24,7 +24,7 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.collectives import Weights, front_layers, weights_of
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
@@ -275,11 +275,6 @@ class Cut:
         both = self.times, step_prediction.inside_rack(self.times)
         far, near = (float(times.send(self.space.transport_slowdown, 2)) for times in both)
         return far, near
-
-    @cached_property
-    def weights(self) -> Weights:
-        """The weights of a layer of a checked cut on one GPU."""
-        return weights_of(self.machine, self.shape)
 
     @cached_property
     def layer_bytes(self) -> LayerBytes:

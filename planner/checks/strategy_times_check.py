@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.collectives import front_layers
+from planner.physics.training.collectives import front_layers, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
 
@@ -244,7 +244,8 @@ class StepTimeBound(ColumnTimes):
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        state = memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        weights = weights_of(machine, shape)
+        state = memory.gpu_state_bytes(machine, shape, weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
         # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
