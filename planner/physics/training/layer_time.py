@@ -236,17 +236,17 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
         "launch": waits,
         "offload": forward_wait + backward_wait,
     }
-    again = forward
+    recomputed = forward
     if not kind.routed and m.software.recompute_stops_early:
         # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the
         # sum and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
         last = math.fsum(o.seconds for o in ops.forward if o.name in ("FFN out", "cast for FFN out"))
         last += [o.seconds for o in ops.forward if o.name == "residual"][-1]
-        again -= last + tensor_exchange_seconds(m, s, kind, of_ffn=True) / (2 if s.sequence_parallel else 1)
+        recomputed -= last + tensor_exchange_seconds(m, s, kind, of_ffn=True) / (2 if s.sequence_parallel else 1)
     return LayerTimes(
         forward_seconds=max(forward, launches) + forward_wait,
         backward_seconds=max(backward, backward_launches) + backward_wait,
-        recompute_seconds=max(again, launches) - selective,
+        recompute_seconds=max(recomputed, launches) - selective,
         weight_gradient_seconds=math.fsum(o.weight_gradient_seconds for o in ops.backward),
         parts=parts,
     )
