@@ -77,7 +77,32 @@ class Shifts:
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     """Fit the shifts of constants to logarithms of predicted over measured seconds, taken as linear in them."""
-    each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
+    # Each combination of a stretch, a common factor's deviation and a scale of the rest is fitted: its scale, the
+    # shifts of constants with their covariance, each line's rest and leverage, and the evidence.
+    combinations, each = list(itertools.product(COMMON, RESTS)), list[tuple[Numbers, ...]]()
+    for stretch in STRETCHES:
+        # How constants move with the common factor, a column, and with what is open of them, stretched.
+        wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
+        moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
+        effects, unit = slopes @ moves, np.eye(moves.shape[1])
+        widths = np.ones((len(combinations), len(unit)))
+        widths[:, 0] = [prior.between * common for common, _ in combinations]
+        scales = np.array([scale for _, scale in combinations])
+        pairs, rests = widths[:, :, None] * widths[:, None, :], np.zeros((len(scales), len(errors)))
+        for _ in range(REWEIGHTINGS):
+            trust = (FREEDOM + 1) / (FREEDOM * scales[:, None] ** 2 + rests**2)
+            inner = unit + pairs * ((effects.T * trust[:, None, :]) @ effects)
+            shrunk = np.linalg.inv(inner)
+            scores = -np.einsum("mij,mj->mi", shrunk, widths * ((trust * errors) @ effects))
+            values = widths * scores
+            rests = errors + values @ effects.T
+        known = unit + INFORMATION * (inner - unit)
+        tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
+        fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
+        covariances = moves @ (pairs * np.linalg.inv(known)) @ moves.T
+        leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
+        evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
+        each.append((scales, values @ moves.T, covariances, rests, leverage, evidence))
     scales, means, covariances, rests, leverage, evidence = map(np.concatenate, zip(*each, strict=True))
     weights = _shares(evidence)
     mean = weights @ means
@@ -92,37 +117,6 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
         noise=AS_NORMAL * float(np.exp(weights @ np.log(scales))),
         left_out=np.asarray(np.sum(_shares(evidence[:, None] - BELIEF * density) * without, axis=0)),
     )
-
-
-def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> tuple[Numbers, ...]:
-    """Fit constants for each combination of a common factor's deviation and a scale of the rest, at one stretch.
-
-    Return by combination the scale, the shifts of constants with their covariance, each line's rest and leverage, and
-    the evidence.
-    """
-    # How constants move with the common factor, a column, and with what is open of them, stretched.
-    wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
-    moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
-    effects, unit = slopes @ moves, np.eye(moves.shape[1])
-    combinations = list(itertools.product(COMMON, RESTS))
-    widths = np.ones((len(combinations), len(unit)))
-    widths[:, 0] = [prior.between * common for common, _ in combinations]
-    scales = np.array([scale for _, scale in combinations])
-    pairs, rests = widths[:, :, None] * widths[:, None, :], np.zeros((len(scales), len(errors)))
-    for _ in range(REWEIGHTINGS):
-        trust = (FREEDOM + 1) / (FREEDOM * scales[:, None] ** 2 + rests**2)
-        inner = unit + pairs * ((effects.T * trust[:, None, :]) @ effects)
-        shrunk = np.linalg.inv(inner)
-        scores = -np.einsum("mij,mj->mi", shrunk, widths * ((trust * errors) @ effects))
-        values = widths * scores
-        rests = errors + values @ effects.T
-    known = unit + INFORMATION * (inner - unit)
-    tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
-    fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
-    covariances = moves @ (pairs * np.linalg.inv(known)) @ moves.T
-    leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
-    evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
-    return scales, values @ moves.T, covariances, rests, leverage, evidence
 
 
 def _shares(logarithms: Numbers) -> Numbers:
@@ -283,7 +277,21 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
     """Fit constants; return them, their logarithms' shifts and lines' slopes there; one that meets a bound stays."""
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
-    prior = _prior(runs[0].machine, constants)
+    # The prior: what the catalogue's published rows leave open of each constant, and how sources differ.
+    machine, table, sources = runs[0].machine, step_errors.support_table(), step_errors.table().spreads
+    place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
+    at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
+    plausible = PLAUSIBLE * np.array([c.spread for c in constants])
+    wide = [table.constants[i].deviation if i >= 0 else own for i, own in zip(at, plausible, strict=True)]
+    per_cent = {(i, j): x for i, j, x in table.correlations}
+    together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
+    sizes, axes = np.linalg.eigh(np.array(together) / 100)
+    prior = Prior(
+        common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
+        between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
+        open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
+        plausible=plausible,
+    )
     x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
         slopes = slopes_at(x, runs, constants, high) * ~bound
@@ -294,24 +302,6 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
         if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
             break
     return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
-
-
-def _prior(machine: Machine, constants: Sequence[FittedConstant]) -> Prior:
-    """Return the fit's prior of constants: the posterior of the catalogue's published rows, and how sources differ."""
-    table, sources = step_errors.support_table(), step_errors.table().spreads
-    place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
-    at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
-    plausible = PLAUSIBLE * np.array([c.spread for c in constants])
-    wide = [table.constants[i].deviation if i >= 0 else own for i, own in zip(at, plausible, strict=True)]
-    per_cent = {(i, j): x for i, j, x in table.correlations}
-    together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
-    sizes, axes = np.linalg.eigh(np.array(together) / 100)
-    return Prior(
-        common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
-        between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
-        open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
-        plausible=plausible,
-    )
 
 
 def _measured(

@@ -247,7 +247,16 @@ def _model(line: TableLine) -> Model:
 
 def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
     t, p, c, v, b = (line.count(name, absent=1) for name in ("tp", "pp", "cp", "vp", "micro_batch"))
-    d, e = _replicas(line, t * c * p), line.count("ep", absent=1)
+    if line.texts.get("gpus"):
+        gpus = line.count("gpus")
+        d = line.count("dp", absent=max(1, gpus // (t * c * p)))
+        if d * t * c * p != gpus:
+            also = f", and DP {d}" if line.texts.get("dp") else ""
+            remedy = f"correct it, or the degrees: TP x CP x PP is {t * c * p}{also}"
+            line.refuse("gpus", "must be TP x CP x PP x DP", remedy)
+    else:
+        d = line.count("dp", absent=1)
+    e = line.count("ep", absent=1)
     if m.model.heads % t:
         line.refuse("tp", f"must divide the {m.model.heads} heads", "correct it")
     if p * v > m.model.layers + 2:  # the embedding and the head may count as a layer each
@@ -263,13 +272,22 @@ def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
     zero = line.count("zero", absent=1 if 1 in stages_of_zero else min(stages_of_zero), least=0)
     if zero > 3:
         line.refuse("zero", "must be 0, 1, 2 or 3", "correct it")
+    if line.texts.get("micro_batches"):
+        micro_batches = line.count("micro_batches")
+    else:
+        if not line.texts.get("global_batch"):
+            line.refuse("micro_batches", "is missing", "add it, or global_batch")
+        micro_batches, rest = divmod(line.count("global_batch"), d * b)
+        if rest:
+            remedy = f"give a multiple of {d * b}, or correct these"
+            line.refuse("global_batch", "must divide by DP x micro_batch", remedy)
     return ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
         data_parallel_by_site=(d,),
         virtual_stages=v if p > 1 else 1,
         micro_batch=b,
-        micro_batches=_micro_batches(line, d, b),
+        micro_batches=micro_batches,
         recompute=RECOMPUTE[recompute],
         sequence_parallel=t > 1 and line.yes("sequence_parallel", absent="sequence" in m.software.parallelism),
         zero_stage=zero,
@@ -279,27 +297,3 @@ def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
         replicas_per_rack=replicas,
         stages_per_rack=stages,
     )
-
-
-def _replicas(line: TableLine, replica_gpus: int) -> int:
-    if not line.texts.get("gpus"):
-        return line.count("dp", absent=1)
-    gpus = line.count("gpus")
-    replicas = line.count("dp", absent=max(1, gpus // replica_gpus))
-    if replicas * replica_gpus != gpus:
-        also = f", and DP {replicas}" if line.texts.get("dp") else ""
-        remedy = f"correct it, or the degrees: TP x CP x PP is {replica_gpus}{also}"
-        line.refuse("gpus", "must be TP x CP x PP x DP", remedy)
-    return replicas
-
-
-def _micro_batches(line: TableLine, replicas: int, sequences: int) -> int:
-    if line.texts.get("micro_batches"):
-        return line.count("micro_batches")
-    if not line.texts.get("global_batch"):
-        line.refuse("micro_batches", "is missing", "add it, or global_batch")
-    batch = line.count("global_batch")
-    each = replicas * sequences
-    if batch % each:
-        line.refuse("global_batch", "must divide by DP x micro_batch", f"give a multiple of {each}, or correct these")
-    return batch // each

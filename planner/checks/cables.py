@@ -8,19 +8,19 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
+from planner.physics.network import transport
 from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
-from planner.physics.network.links import Ints, lane_gbps
-from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
+from planner.physics.network.links import Ints
+from planner.physics.network.transport import FreeUplinks, free_uplinks, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training.step_prediction import machine_of
@@ -45,35 +45,28 @@ def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Desi
             yield site, fabric, network, physics.wired[site]
 
 
-class LinkRates(NamedTuple):
-    """Link rates in Gbps for the check of cables: GPU to leaf, a lane of its NIC; switch to switch, a whole port."""
-
-    gpu_gbps: float
-    switch_gbps: float
-
-
-def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
-    """Recompute the rates in Gbps of a fabric's links from the instance's NIC, its lanes, and the leaves' switch."""
-    nic_bytes = physics.instance.hardware.gpu_nic_bytes_per_second
-    return LinkRates(lane_gbps(nic_bytes, lanes), physics.switches[switch].port_gbps)
-
-
 class CableTally:
-    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each."""
+    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each.
 
-    def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> None:
+    Ports are counted by their `split` parts: a cable takes one at the GPU's end of a leaf, else all of a port.
+    """
+
+    def __init__(self, stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]], split: int) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
         self.twice: list[str] = []  # ports of several cables
         self.absent: list[str] = []  # ports that are not there
         for cable in stream:
-            self.cables[cable.low_tier, cable.high_tier] += len(cable.low)
-            self._tick(cable.low_tier, cable.low, cable.low_port)
-            self._tick(cable.high_tier, cable.high, cable.high_port)
+            parts = 1 if cable.low_tier == "gpu" else split
+            self.cables[cable.low_tier, cable.high_tier] += len(cable.low) * parts
+            self._tick(cable.low_tier, cable.low, cable.low_port, parts)
+            self._tick(cable.high_tier, cable.high, cable.high_port, parts)
 
-    def _tick(self, tier: str, switch: Ints, port: Ints) -> None:
+    def _tick(self, tier: str, switch: Ints, port: Ints, parts: int) -> None:
         """Mark switch ports as taken by a cable, and name the first that is taken already or does not exist."""
+        if parts > 1:
+            switch, port = np.repeat(switch, parts), (port[:, None] * parts + np.arange(parts)).reshape(-1)
         switches, ports = self.used[tier].shape
         there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
         if not there.all():
@@ -89,18 +82,6 @@ class CableTally:
             self.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
 
 
-def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:
-    """Yield a fabric's cables by the parts of ports that they take: one at the GPU's end of a leaf, else all."""
-    part = np.arange(split, dtype=np.int64)
-    for cable in stream:
-        if split == 1 or cable.low_tier == "gpu":
-            yield cable
-        else:
-            low, high = (np.repeat(switch, split) for switch in (cable.low, cable.high))
-            ports = [(port[:, None] * split + part).reshape(-1) for port in (cable.low_port, cable.high_port)]
-            yield StageCables(cable.low_tier, cable.high_tier, low, ports[0], high, ports[1])
-
-
 def cables(physics: PlanPhysics) -> Violations:
     """Check that a fabric's cables use no switch port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
@@ -113,7 +94,7 @@ def cables(physics: PlanPhysics) -> Violations:
         if max(design.endpoint_links, design.switch_links, design.wan_gateway_links, ports) > MAX_TICKED:
             continue
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
-        total = CableTally(in_parts(lay(design), split), shapes)
+        total = CableTally(lay(design), shapes, split)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
         by_low: Counter[str] = Counter()
         for (low, _), number in total.cables.items():
@@ -172,8 +153,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
         }
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
-            rule, near = f"wan_gateway_uplinks[{site}]", physics.crossings[site].stage_in
-            loads = uplink_loads(design, sent, switch.port_gbps, *near)
+            rule, loads = f"wan_gateway_uplinks[{site}]", design.exchange_loads(sent, *physics.crossings[site].stage_in)
             for level, (load, links) in loads.items():
                 sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
                 yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
@@ -191,10 +171,9 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     if asked is not None:
         sync = [demand for demand in asked.demands.values() if demand.priority == 0 and site in (demand.a, demand.b)]
         return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
-    window = sites.window_seconds(physics, layout, metrics)
     size = wide_area.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
-    links = [link for link in split.links if site in (link.a, link.b) and {link.a, link.b} <= training]
-    return math.fsum(wide_area.exchange_need_gbps(physics.wan, size, window, link.rtt_ms) for link in links)
+    exchange = size, sites.window_seconds(physics, layout, metrics)
+    return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
 def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
@@ -202,8 +181,7 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUpl
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
         return FreeUplinks()
-    rate, near = physics.switches[fabric.switch].port_gbps, physics.crossings[site].stage_in
-    return free_uplinks(design, exchange_gbps(physics, site), rate, *near)
+    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
@@ -225,11 +203,11 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 
 
-def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
+def _links_out(design: Design) -> dict[str, tuple[int, float]]:
     """Count the racks of a leaf domain, pod and zone, and the links out of it for a GPU of each rack, in NICs."""
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
-    in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
+    in_pod, each = design.rails_per_pod * design.rail_gpus, design.link_nics
     if isinstance(design, Dragonfly):  # links that flows are assured of; a tree's are its cables by block
         found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
         return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
@@ -265,7 +243,7 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
         if met and max(map(len, stages), default=0) > 1:
             free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, (racks, links) in _links_out(design, link_rates(physics, fabric.lanes, fabric.switch)).items():
+            for level, (racks, links) in _links_out(design).items():
                 flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):

@@ -7,7 +7,7 @@ from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
-from planner.physics.site.cost import Run, pools_mw, rack_of
+from planner.physics.site.cost import Run, facility_mw, it_mw, pools_mw, rack_of
 from planner.physics.site.cost import bill as bill_of
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
@@ -23,7 +23,7 @@ RUN_FIGURES = {
 
 def recomputed(physics: PlanPhysics) -> Cost | None:
     """Price a plan again from its counts, to check its bill; None where the price of a part is not known."""
-    plan, network = physics.plan, physics.instance.network
+    plan, network, hardware = physics.plan, physics.instance.network, physics.instance.hardware
     split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
         standing = {place.site.id: place.authority.id for place in physics.standing}
@@ -31,8 +31,8 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
             return None
         exact = []
         for site in split.sites:
-            mw = {"facility_mw": physics.load_mw(site.id, site.racks), "it_mw": physics.it_mw(site.id, site.racks)}
-            exact.append(site.replaced(balancing_authority=standing[site.id], **mw))
+            it, load = (of(hardware, site.racks, physics.fabric_mw(site.id)) for of in (it_mw, facility_mw))
+            exact.append(site.replaced(balancing_authority=standing[site.id], facility_mw=load, it_mw=it))
         km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
         links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
         known = {

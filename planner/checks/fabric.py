@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product, zip_longest
 from typing import Any
 
-from planner.checks.cables import CABLE_RULES, LinkRates, fabrics, free_by_exchange, link_rates, wired
+from planner.checks.cables import CABLE_RULES, fabrics, free_by_exchange, wired
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
@@ -81,30 +81,24 @@ def wirable(physics: PlanPhysics) -> Violations:
             yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys([*above, "pods", "zones"], 0))
 
 
-def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
-    """Recompute a fabric tier's figures from its wiring; the oversubscription of a leaf by the `rates` of links."""
-    down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
-    if not design.single:
-        over = down * rates.gpu_gbps / (design.exits["leaf"] * rates.switch_gbps)
-    spine = design.spine_down, design.spine_up, design.oversubscription["spine"], design.spine_bundle
-    rows = {
-        "leaf": (design.leaves, down, max(design.up_port_range), over, design.leaf_bundle),
-        "spine": (design.spines, *spine),
-        "core": (design.cores, design.core_down, design.core_up, design.oversubscription["core"], design.core_bundle),
-        "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
-    }
-    names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
-    return dict(zip(names, rows[tier], strict=True))
-
-
 def wiring(physics: PlanPhysics) -> Violations:
     """Check a fabric's tiers, counts, price and power as wired, the network's limits, and the loss that it survives."""
     for site, fabric, network, design in wired(physics):
-        rates = link_rates(physics, fabric.lanes, fabric.switch)
-        for fault in network_limits(network, fabric.family, design, rates):
+        for fault in network_limits(network, fabric.family, design):
             yield fault.replaced(rule=f"{fault.rule}[{site}]")
+        down, over = design.endpoint_links // design.networks, design.oversubscription
+        if not design.single:
+            down = design.leaf_down
+            over["leaf"] = down * design.nic_gbps / (design.exits["leaf"] * design.link_gbps)
+        rows = {
+            "leaf": (design.leaves, down, max(design.up_port_range), over["leaf"], design.leaf_bundle),
+            "spine": (design.spines, design.spine_down, design.spine_up, over["spine"], design.spine_bundle),
+            "core": (design.cores, design.core_down, design.core_up, over["core"], design.core_bundle),
+            "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
+        }
         for tier in fabric.tiers:
-            yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, rates))
+            names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
+            yield from figures(f"tiers[{site}, {tier.name}]", tier, dict(zip(names, rows[tier.name], strict=True)))
         of_design = ("switches", "switch_links", "endpoint_links", "pods", "zones", "group_links")
         found = {name: getattr(design, name) for name in of_design} | {
             "chips": design.switches * physics.switches[fabric.switch].planes,
@@ -124,10 +118,11 @@ def wiring(physics: PlanPhysics) -> Violations:
 
 def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: Design) -> Bill:
     """Recompute the price in USD and the power of a fabric from its design and the switch model of each tier."""
-    return bill(network, physics.switches[fabric.switch], design, physics.above(fabric))
+    leaf, *above = (physics.switches[name] for name in (fabric.switch, *fabric.models[1:]))
+    return bill(network, leaf, design, above)
 
 
-def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:
+def network_limits(network: Network, family: str, design: Design) -> Violations:
     """Check a fabric design against the oversubscription that its network allows, and the loss it is to survive.
 
     The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
@@ -142,7 +137,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):
-        ends, up = design.leaf_down * leaves * rates.gpu_gbps, links * rates.switch_gbps
+        ends, up = design.leaf_down * leaves * design.nic_gbps, links * design.link_gbps
         if several:
             sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
             yield from at_most("core_share", network.min_core_share * ends, up, *sides)
@@ -152,7 +147,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
                 yield from at_most("oversubscription", ends, most * up, what, at)
     leaf, spine, core = network.tier_ratios
     for tier, ratio, down, up, several in (
-        ("leaf", leaf, design.leaf_down * rates.gpu_gbps, design.leaf_up * rates.switch_gbps, not design.single),
+        ("leaf", leaf, design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps, not design.single),
         ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
         ("core", core, design.core_down, design.core_up, design.zones > 1),
     ):
@@ -203,8 +198,8 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
         if not same_ports(leaf, spine) or any(own.get(key, value) != value for key, value in chosen.items()):
             continue
         together = range(1, 1 + min(network.max_rails_per_leaf or wired_gpus, wired_gpus) if name == "rail" else 2)
-        kind, rates = FAMILIES[name].design, LinkRates(lane_gbps(nic, lanes_of(leaf, nic)), leaf.port_gbps)
-        for split, rails in product(port_splits(leaf, rates.gpu_gbps), together):
+        kind, lanes = FAMILIES[name].design, lanes_of(leaf, nic)
+        for split, rails in product(port_splits(leaf, lane_gbps(nic, lanes)), together):
             rack = FAMILIES[name].rack_ports(wired_gpus).shared(rails)
             for above in (False, True) if wired_gpus % rails == 0 else ():
                 each = rack.rail_gpus * (1 if above else rack.rails)
@@ -221,10 +216,9 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                     if kind.grouped or tiers <= above or not domains:
                         break
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}
-                    choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes_of(leaf, nic)}
+                    choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes}
                     design = design_for(name, network, (leaf, spine), racks * domains, rack, nic, **choices)
-                    faults = [*unwirable(design), *network_limits(network, name, design, rates)]
-                    if not faults:
+                    if not [*unwirable(design), *network_limits(network, name, design)]:
                         most = max(most, design.racks)
                         break
     return most
@@ -248,9 +242,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         yield from figures(f"slowdowns[{site}]", fabric, found)
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
-        domains = (1, max(1, design.domains_per_pod), *([design.domains_per_zone] if design.zones else []))
-        blocks = [design.domain_racks * count for count in domains]
-        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in blocks]
+        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
         took = transport.pipeline_send_slowdown(phi, design, *shares, free=free)
         what = f"times the ideal exchange of {group} racks"
         yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
@@ -445,14 +437,12 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     if reasons:
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    rates = link_rates(physics, row["lanes"], switch.name)
-    yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design, rates))
+    yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design))
     # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
-    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
-    near = [min(1.0, design.domain_racks * count / size) for count in counts]
-    free = transport.free_uplinks(design, _gateway(physics, site)[1], switch.port_gbps, *near)
+    near = [min(1.0, racks / size) for racks in design.block_racks]
+    free = transport.free_uplinks(design, _gateway(physics, site)[1], *near)
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
     slow = transport.pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
-from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
@@ -70,7 +70,7 @@ def missing_columns(
     if days <= 0 and not proof.columns:  # a search cut short may know no more: no column is below that
         return
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
+    racks, limit = most_racks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
@@ -113,35 +113,24 @@ def _columns_below(
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
                     key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
-                    if key in wrong:
+                    counts, columns = space.counts(cut.shape, pipelines, replicas, micro_batches), listed.get(key, [])
+                    if key in wrong or not len(counts):
                         continue
-                    columns = listed.get(key, [])
                     stated = [one for one in columns if one.min_data_parallel <= replicas <= one.max_data_parallel]
                     bound = max((one.lower_bound_days for one in stated), default=days)
-                    found = _faster(cut, zero, pipelines, replicas, micro_batches, min(days, bound))
+                    stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
+                    per_batch = replicas * cut.shape.micro_batch / stretch
+                    below = min(days, bound) / space.days_a_second * (1 - ROUNDING) * per_batch
+                    found = witness(cut, zero, pipelines, replicas, counts, below)
                     if found is not None:
                         wrong.add(key)
-                        counts = f"{replicas:,} replicas and {found[0]:,} micro-batches"
+                        own_days = show(found[1] / per_batch * space.days_a_second)
                         what = f"{show(bound)}, the lower_bound_days that the proof states for it"
                         what = what if stated else f"{show(days)}, the bound, and the proof does not list it"
-                        column = f"{name_of(key)}: {show(found[1])} days with {counts} on a free network"
-                        yield broken(RULE, f"{column} < {what}")
+                        column = f"{own_days} days with {replicas:,} replicas and {found[0]:,} micro-batches"
+                        yield broken(RULE, f"{name_of(key)}: {column} on a free network < {what}")
                     if len(wrong) >= MOST_NAMED or stop():
                         return
-
-
-def _faster(
-    cut: Cut, zero: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, days: float
-) -> tuple[int, float] | None:
-    """Return (micro-batches, days) of a column with these replicas that refutes a proof's bound in days, or None."""
-    space, counts = cut.space, cut.space.counts(cut.shape, pipelines, replicas, micro_batches)
-    if not len(counts):
-        return None
-    stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
-    per_batch = replicas * cut.shape.micro_batch / stretch
-    limit = days / space.days_a_second * (1 - ROUNDING) * per_batch
-    found = witness(cut, zero, pipelines, replicas, counts, limit)
-    return None if found is None else (found[0], found[1] / per_batch * space.days_a_second)
 
 
 def joined_racks_stated(instance: Instance, proof: JointProof) -> Violations:

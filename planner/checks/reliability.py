@@ -17,7 +17,6 @@ from planner.physics.recovery import (
     CheckpointedJob,
     GpuLinks,
     fewest_stops,
-    gpu_links,
     min_stretch,
     part_stops_per_gpu_second,
 )
@@ -25,6 +24,7 @@ from planner.physics.spares import (
     checkpoint_bytes,
     counted,
     enough_share,
+    job_of,
     rack_availability,
     standing_of,
     stretches,
@@ -113,16 +113,7 @@ def sections(physics: PlanPhysics) -> Violations:
         return
     if failures.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
-    job = CheckpointedJob(
-        r=failures.r,
-        gpus=float(layout.gpus_used),
-        replica_gpus=layout.gpus_used / layout.data_parallel,
-        state_bytes=failures.state_bytes,
-        replicas=layout.data_parallel,
-        step_seconds=layout.metrics.step_seconds,
-        shares_state=layout.zero_stage > 0,
-        links=gpu_links(physics.instance.network, lanes[-1]) if lanes else failures.links,
-    )
+    job = job_of(physics.plan, layout, failures.r, failures.state_bytes)
     rates, stops = part_stops_per_gpu_second(job.r, job.links), float(job.stops_per_second)
     by_part = {name: stops * SECONDS_PER_DAY * rate / sum(rates.values()) for name, rate in rates.items()}
     extrapolated = layout.gpus_used > job.r.measured_gpus

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
-from planner.physics.site import fibre, wan
+from planner.physics.site import cost, fibre, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
@@ -38,15 +38,16 @@ def site_figures(physics: PlanPhysics) -> Violations:
     """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     for place in physics.standing:
         site, node, rule = place.site, place.node, f"site_figures[{place.site.id}]"
+        hardware, fabric_mw = physics.instance.hardware, physics.fabric_mw(site.id)
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
         found = {
             "interconnection": place.authority.interconnection,
-            "racks": site.modules * physics.instance.hardware.racks_per_module,
+            "racks": site.modules * hardware.racks_per_module,
             "gpus": site.racks * physics.gpus_per_rack,
-            "it_mw": physics.it_mw(site.id, site.racks),
-            "facility_mw": physics.load_mw(site.id, site.racks),
-            "cooling_m2": physics.cooling_m2(site.id, site.racks),
+            "it_mw": cost.it_mw(hardware, site.racks, fabric_mw),
+            "facility_mw": cost.facility_mw(hardware, site.racks, fabric_mw),
+            "cooling_m2": cost.cooling_m2(hardware, site.racks, fabric_mw),
             "interconnect_mw": _usable_mw(physics, place) if physics.grid.rules.interconnect.enabled else None,
         }
         yield from figures(rule, site, found)
@@ -90,12 +91,13 @@ def each_site(physics: PlanPhysics) -> Violations:
             draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
             usable = _usable_mw(physics, place) or 0.0
+        cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
         share, reading = f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"
         for name, left, right, left_is, right_is in (
             ("interconnect", rule.share * draw, usable, share, reading),
-            ("area", physics.cooling_m2(site.id, site.racks), node.area_m2, "m² of cooling", "m² of land"),
+            ("area", cooled, node.area_m2, "m² of cooling", "m² of land"),
             ("min_site", rules.min_site_modules, site.modules, "modules at least", "modules at the site"),
             ("share_balance", float(site.racks), most, "racks", times),
         ):

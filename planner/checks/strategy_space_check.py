@@ -6,10 +6,10 @@ Written from the description of the space, not from the search's own enumeration
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.collectives import Weights, front_layers, weights_of
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
@@ -102,9 +102,7 @@ class Space:
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
             for one, kept, overlaps in ways:
-                times = step_prediction.pipeline_of(
-                    machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
-                )
+                times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
                     own = replace(times, order=schedule)
                     yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
@@ -271,22 +269,12 @@ class Cut:
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
         return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
 
-    def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the checked cut's pipeline times under a ZeRO stage, all stages `inside` one rack or not."""
-        times = replace(self.times, zero_stage=zero_stage)
-        return step_prediction.inside_rack(times) if inside else times
-
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
         """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
-        both = (self.timed(0, inside=inside).send(self.space.transport_slowdown, 2) for inside in (False, True))
-        far, near = (float(seconds) for seconds in both)
+        both = self.times, step_prediction.inside_rack(self.times)
+        far, near = (float(times.send(self.space.transport_slowdown, 2)) for times in both)
         return far, near
-
-    @cached_property
-    def weights(self) -> Weights:
-        """The weights of a layer of a checked cut on one GPU."""
-        return weights_of(self.machine, self.shape)
 
     @cached_property
     def layer_bytes(self) -> LayerBytes:
@@ -454,21 +442,16 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
     return rooms, within
 
 
-class MaxRacks:
-    """The checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust (MILP)."""
+def most_racks(instance: Instance, proof: JointProof | None = None) -> Callable[[int], int]:
+    """Return the checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust."""
+    proof = JointProof() if proof is None else proof
+    stated, joined_racks_stated = proof.max_racks_by_wired_gpus, proof.joined_racks_by_wired_gpus
 
-    def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
-        proof = JointProof() if proof is None else proof
-        self.instance, self.stated = instance, proof.max_racks_by_wired_gpus
-        self.joined = proof.joined_racks_by_wired_gpus
-        self.known: dict[int, int] = {}
+    @cache
+    def most(wired_gpus: int) -> int:
+        # A fabric joins what the proof says, or more if the checker's own designs do.
+        joined = max_joined_racks(instance, wired_gpus, joined_racks_stated.get(wired_gpus, math.inf))
+        own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]
+        return min(own, stated[max(fewer)]) if fewer else own
 
-    def __call__(self, wired_gpus: int) -> int:
-        """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: recomputed, or stated if smaller."""
-        if wired_gpus not in self.known:
-            fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
-            # A fabric joins what the proof says, or more if the checker's own designs do.
-            joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, math.inf))
-            own = int(min(max_racks(self.instance, wired_gpus), joined))
-            self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
-        return self.known[wired_gpus]
+    return most

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.collectives import front_layers
+from planner.physics.training.collectives import front_layers, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
 
@@ -30,7 +30,7 @@ SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
 NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
-def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
+def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int], limit: float) -> CutPipelines:
     """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
@@ -244,7 +244,8 @@ class StepTimeBound(ColumnTimes):
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        state = memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        weights = weights_of(machine, shape)
+        state = memory.gpu_state_bytes(machine, shape, weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
         # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
@@ -309,7 +310,8 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def pipeline(self) -> Pipeline:
         """The times of the pipeline whose layer splits are checked."""
-        return self.cut.timed(self.zero_stage, inside=bool(self.inside))
+        times = replace(self.cut.times, zero_stage=self.zero_stage)
+        return step_prediction.inside_rack(times) if bool(self.inside) else times
 
     @cached_property
     def rounds(self) -> float:

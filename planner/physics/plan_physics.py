@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site, SiteFabric
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
@@ -94,17 +93,9 @@ class PlanPhysics:
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         return fabrics[site].power_mw if site in fabrics else 0.0
 
-    def it_mw(self, site: str, racks: int) -> float:
-        """Return the IT power of racks at a site of the plan with its fabric, in MW."""
-        return cost.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
-
     def load_mw(self, site: str, racks: int) -> float:
         """Return the power at the grid connection of racks at a site of the plan with its fabric, in MW."""
         return cost.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
-
-    def cooling_m2(self, site: str, racks: int) -> float | None:
-        """Return the area that cools racks at a site of the plan with its fabric, in m²."""
-        return cost.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:
@@ -128,20 +119,16 @@ class PlanPhysics:
     @cached_property
     def built(self) -> dict[str, int]:
         """Count the new circuits of a plan by grid corridor, of corridors that can be built."""
-        known, counts = {line.id for line in self.grid.new_lines}, Counter[str]()
-        for line in self.plan.sites.new_lines if self.plan.sites else ():
-            if line.line in known:
-                counts[line.line] += line.circuits
-        return counts
+        known, sites = {line.id for line in self.grid.new_lines}, self.plan.sites
+        new = [line for line in sites.new_lines if line.line in known] if sites else []
+        return {one.line: sum(line.circuits for line in new if line.line == one.line) for one in new}
 
     @cached_property
     def steps(self) -> dict[str, int]:
         """Count the steps of interconnect upgrades of a plan by power node, of nodes that can be upgraded."""
-        known, counts = {node.id for node in self.grid.nodes if node.upgrade}, Counter[str]()
-        for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
-            if upgrade.node in known:
-                counts[upgrade.node] += upgrade.steps
-        return counts
+        known, sites = {node.id for node in self.grid.nodes if node.upgrade}, self.plan.sites
+        bought = [upgrade for upgrade in sites.upgrades if upgrade.node in known] if sites else []
+        return {one.node: sum(upgrade.steps for upgrade in bought if upgrade.node == one.node) for one in bought}
 
     def excess(self, rule: str) -> float:
         """Return by how much the plan states that it exceeds a soft rule, in the rule's unit; 0 for a hard rule."""
@@ -185,18 +172,10 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None or self.faults:
             return None
-        assumptions = layout.assumptions
-        conditions = Conditions(
-            pipeline_send_slowdown=assumptions.pipeline_send_slowdown,
-            allreduce_slowdown=assumptions.allreduce_slowdown,
-            wan_gbps=assumptions.wan_gbps,
-            wan_rtt_ms=assumptions.wan_rtt_ms or 0.0,
-            wan_round_trips=self.wan.round_trips,
-            transport_slowdown=self.transport_slowdown,
-        )
+        own = {"wan_round_trips": self.wan.round_trips, "transport_slowdown": self.transport_slowdown}
+        conditions = Conditions(**dict(layout.assumptions), **own)
         useful = None if self.plan.reliability is None else self.plan.reliability.useful_share
-        figures = step_prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
-        return LayoutMetrics.model_validate(figures)
+        return step_prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
@@ -221,10 +200,6 @@ class PlanPhysics:
             nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
             found[site] = design_of(fabric, racks, gpus, network, nic)
         return found
-
-    def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
-        """Return the switch models of the tiers above the leaves of a plan's fabric whose models are known."""
-        return tuple(self.switches[name] for name in fabric.models[1:])
 
     @cached_property
     def wired(self) -> dict[str, Design]:
@@ -251,20 +226,11 @@ class PlanPhysics:
     @cached_property
     def crossings(self) -> dict[str, Locality]:
         """Return the traffic of the plan's placement at each site across leaf domains, pods and zones."""
-        layout = self.plan.layout
+        layout, stages = self.plan.layout, {site: own for site, own in self.stages.items() if site in self.wired}
         if layout is None:
             return {}
-        return {
-            site: locality(
-                ranks,
-                leaf_domain_racks=self.wired[site].domain_racks,
-                domains_per_pod=self.wired[site].domains_per_pod or 1,
-                domains_per_zone=self.wired[site].domains_per_zone,
-                wrap=layout.virtual_stages > 1,
-            )
-            for site, ranks in self.stages.items()
-            if site in self.wired
-        }
+        wrap = layout.virtual_stages > 1
+        return {site: locality(own, self.wired[site].block_racks, wrap=wrap) for site, own in stages.items()}
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:

@@ -183,18 +183,15 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
 
 def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:
     """Return the seconds between a job's checkpoints that stretch time least in a way to resume, a step at least."""
-    mean, write = 1 / job.stops_per_second, job.write_seconds(target)
-    best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
     # The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
-    return np.maximum(best, job.step_seconds)
-
-
-def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
-    """Return the checkpoint interval at which (1 + k + w/τ)·(y + S), an elastic job's stretch, is least (to 1e-10)."""
-    # Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
-    # copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there
-    # is one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises
-    # and is concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
+    write = job.write_seconds(target)
+    if recovery != "elastic":
+        return np.maximum(best_interval_seconds(1 / job.stops_per_second, write), job.step_seconds)
+    # Where (1 + k + w/τ)·(y + S), an elastic job's stretch, is least (to 1e-10): only correlated stops lose work, so
+    # S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of copies; y = y(S), 1 over the share
+    # of replicas there. The logarithms of both factors are convex in ln τ, so there is one minimum, where τ² = w·(s +
+    # y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises and is concave, as y falls and is
+    # convex in t: Newton's steps from y = 1 come up to it and do not pass it.
     rare, stalls, away, copies = _elastic_rates(job)
     rare = rare / 2
     kappa = rare * write / (1 + copies)
@@ -210,7 +207,7 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
             break
         t = t + step
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rare > 0, np.sqrt(t) / rare, np.inf)
+        return np.maximum(np.where(rare > 0, np.sqrt(t) / rare, np.inf), job.step_seconds)
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:

@@ -32,7 +32,7 @@ from planner.physics.training.parallel_strategy import ParallelStrategy, block_o
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import ReliabilityPlan
+from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
 
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
@@ -288,25 +288,29 @@ class Exposure:
         return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
+def job_of(plan: Plan, layout: LayoutPlan, rates: Reliability, state_bytes: float) -> CheckpointedJob:
+    """Return the job of a plan's layout as failures count for it, by the lanes of its fabric where it has one."""
+    lanes = max((fabric.lanes for fabric in plan.fabric.sites.values()), default=0) if plan.fabric else 0
+    return CheckpointedJob(
+        r=rates,
+        gpus=float(layout.gpus_used),
+        replica_gpus=layout.gpus_used / layout.data_parallel,
+        state_bytes=state_bytes,
+        replicas=layout.data_parallel,
+        step_seconds=layout.metrics.step_seconds,
+        shares_state=layout.zero_stage > 0,
+        links=gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates),
+    )
+
+
 def exposure_of(plan: Plan) -> Exposure | None:
     """Return the inputs of a plan's useful share at other spares; None where the plan does not count failures."""
     reliability, layout, rates, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
     if reliability is None or layout is None or rates is None or physics.faults:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
-    lanes = max((fabric.lanes for fabric in plan.fabric.sites.values()), default=0) if plan.fabric else 0
-    job = CheckpointedJob(
-        r=rates,
-        gpus=float(layout.gpus_used),
-        replica_gpus=layout.gpus_used / layout.data_parallel,
-        state_bytes=reliability.checkpoint_bytes,
-        replicas=layout.data_parallel,
-        step_seconds=layout.metrics.step_seconds,
-        shares_state=layout.zero_stage > 0,
-        links=gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates),
-    )
     return Exposure(
-        job=job,
+        job=job_of(plan, layout, rates, reliability.checkpoint_bytes),
         needed=physics.racks_in_use,
         spare_racks=dict(reliability.spare_racks_by_site),
         rack_availability=reliability.rack_availability,

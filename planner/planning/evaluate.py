@@ -95,13 +95,13 @@ def evaluated(instance: Instance) -> Evaluation:
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
     try:
-        measured = step_prediction.metrics(instance, conditions, strategy)
-        upkeep = upkeep_of(instance, strategy, float(measured["step_seconds"]))  # type: ignore[arg-type]
+        metrics = step_prediction.metrics(instance, conditions, strategy)
+        upkeep = upkeep_of(instance, strategy, metrics.step_seconds)
         if upkeep is not None:  # on a calendar, where failures count
-            measured = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
-        metrics = LayoutMetrics.model_validate(measured)
+            metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
         layout = _section(instance, strategy, slowdown, metrics)
-        run = cost.of_layout(instance, layout)
+        racks = (layout.gpus_used + layout.gpus_idle) // cost.rack_of(instance.hardware).gpus
+        run = cost.section(instance, metrics.days_to_train, cost.bill(instance, racks, None, None), racks)
     except (OverflowError, ValidationError) as error:
         problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
         raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
@@ -110,7 +110,7 @@ def evaluated(instance: Instance) -> Evaluation:
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
     return Evaluation.model_validate(
-        measured
+        dict(metrics)
         | {
             "name": instance.name,
             "fits": not problems,

@@ -55,8 +55,7 @@ class PoolProblems:
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
         """Predict the metrics of a pool's layout on its share of the batch."""
         alone = pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        found = step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
-        return LayoutMetrics.model_validate(found)
+        return step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
 
     def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
         """Return the exposed gradient exchange in seconds of each pool that trains, 0 of the others."""

@@ -181,8 +181,7 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
         transport_slowdown=transport_slowdown_of(instance.network),
     )
     useful = None if choice.upkeep is None else 1 / choice.upkeep.stretch
-    figures = step_prediction.metrics(instance, conditions, strategy_of(choice), useful_share=useful)
-    return LayoutMetrics.model_validate(figures)
+    return step_prediction.metrics(instance, conditions, strategy_of(choice), useful_share=useful)
 
 
 def _at_cheapest_energy(
@@ -251,14 +250,7 @@ def _rank_orders(choice: JointPlan) -> Orders:
     for site, template in sorted(choice.templates.items()):
         design, blocks = template.design, choice.blocks_by_site[site]
         order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
-        crossing = transport.locality(
-            order,
-            leaf_domain_racks=design.domain_racks,
-            domains_per_pod=design.domains_per_pod or 1,
-            domains_per_zone=design.domains_per_zone,
-            wrap=choice.column.v > 1,
-        )
-        orders[site] = order, crossing
+        orders[site] = order, transport.locality(order, design.block_racks, wrap=choice.column.v > 1)
     return orders
 
 

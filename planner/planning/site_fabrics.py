@@ -53,7 +53,7 @@ def site_fabric(
     switches = {switch.name: switch for switch in resolved_switches(network.switches)}
     switch, *above = (switches[name] for name in (template.switch, *template.above))
     design, transport_slowdown = template.design, transport_slowdown_of(network)
-    free = free_uplinks(design, exchange_gbps, switch.port_gbps, *locality.stage_in)
+    free = free_uplinks(design, exchange_gbps, *locality.stage_in)
     send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
     price = bill(network, switch, design, above)
     loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)

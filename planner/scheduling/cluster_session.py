@@ -258,9 +258,7 @@ class Clock:
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a placement's rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
-        design = self.design
-        blocks = {"leaf_domain_racks": design.domain_racks, "domains_per_pod": design.domains_per_pod or 1}
-        return transport.locality(stages, **blocks, domains_per_zone=design.domains_per_zone, wrap=self.wrap)
+        return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality | None) -> float:
         """Return a placement's step in seconds; with None, as if nothing left a leaf: the transport's slowdown only."""
@@ -277,8 +275,8 @@ class Clock:
         """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
         phi = self.transport_slowdown
         slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
-        metrics = step_prediction.metrics(self.instance, Conditions(**slow, transport_slowdown=phi), self.strategy)
-        return float(metrics["step_seconds"])  # type: ignore[arg-type]
+        conditions = Conditions(**slow, transport_slowdown=phi)
+        return step_prediction.metrics(self.instance, conditions, self.strategy).step_seconds
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""

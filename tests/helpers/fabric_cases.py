@@ -45,7 +45,7 @@ def crossings(
     The thousands of designs of a small site have few counts among them.
     """
     order = rack_order.rank_order(groups, blocks, stripes, unit_racks)
-    return locality(order, leaf_domain_racks=domain_racks, domains_per_pod=pod, domains_per_zone=zone, wrap=wrap)
+    return locality(order, [domain_racks * count for count in (1, pod, zone) if count], wrap=wrap)
 
 
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import networkx as nx
 
-from planner.checks.cables import CableTally, in_parts
+from planner.checks.cables import CableTally
 from planner.instance.network import Network
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
@@ -16,7 +16,7 @@ def counted(d: Design, stream: Iterable[StageCables] | None = None) -> CableTall
     """Tick off the cables of a design, or of another stream for its switches."""
     shapes = {tier: (n, d.tier_ports.get(tier, d.ports) * d.split) for tier, n in switch_counts(d).items()}
     shapes |= {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
-    return CableTally(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
+    return CableTally(lay(d, block=17) if stream is None else stream, shapes, d.split)
 
 
 def laid(d: Design) -> CableTally:

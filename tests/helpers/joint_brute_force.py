@@ -9,7 +9,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -98,9 +98,8 @@ class Times:
         self.seconds = lru_cache(maxsize=None)(self._seconds)
 
     def _pipeline(self, shape: LayerShape, zero: int, inside: bool, order: Schedule) -> Any:
-        return step_prediction.pipeline_of(
-            self.m, shape, zero_stage=zero, order=order, inside=inside, transport_slowdown=self.phi
-        )
+        found = replace(step_prediction.pipeline_of(self.m, shape, self.phi), zero_stage=zero, order=order)
+        return step_prediction.inside_rack(found) if inside else found
 
     def _splits(
         self, shape: LayerShape, p: int, v: int, m: int, zero: int, shards: int, order: Schedule

@@ -152,11 +152,8 @@ def worked(
     where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     own = {"transport_slowdown": instance.network.transport.slowdown}
-    quick = LayoutMetrics.model_validate(
-        step_prediction.metrics(
-            instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce, **own), strategy
-        )
-    )
+    conditions = Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce, **own)
+    quick = step_prediction.metrics(instance, conditions, strategy)
     link = _link(instance, quick)
     waves = link.wavelengths
     a = {
@@ -165,7 +162,7 @@ def worked(
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
-    metrics = LayoutMetrics.model_validate(step_prediction.metrics(instance, Conditions(**a, **own), strategy))
+    metrics = step_prediction.metrics(instance, Conditions(**a, **own), strategy)
     fabrics = {s: _fabric(instance, designs[s], where[s], metrics) for s in racks}
     sites, days = _sites(instance, racks, link), metrics.days_to_train
     money = bill(instance, sum(racks.values()), sites, fabrics)
@@ -199,12 +196,7 @@ def worked(
 
 def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
     """Measure what crosses leaf domains, pods and zones."""
-    blocks = {
-        "leaf_domain_racks": d.leaf_down,
-        "domains_per_pod": d.domains_per_pod,
-        "domains_per_zone": d.domains_per_zone,
-    }
-    return locality(stages, **blocks, wrap=wrap)
+    return locality(stages, d.block_racks, wrap=wrap)
 
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:

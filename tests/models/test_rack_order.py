@@ -29,7 +29,7 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
     some = np.unique([n, r.randint(1, stages)])
     found = rack_order.leaving(stages, blocks, some, np.array(sizes), wrap=wrap)
     for size, (flows, allreduces, share) in zip(sizes, found[some.tolist().index(n)].tolist(), strict=True):
-        x = locality(order, leaf_domain_racks=size * unit, domains_per_pod=10**6, wrap=wrap)
+        x = locality(order, (size * unit, size * unit * 10**6), wrap=wrap)
         assert (flows / size, allreduces, share) == (x.share_leaving[0], x.allreduces_leaving[0], x.stage_in[0])
 
 

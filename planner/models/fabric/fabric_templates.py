@@ -298,7 +298,7 @@ class Templates:
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
-        free = free_uplinks(design, self._asked(traffic).exchange_gbps, m.switch.port_gbps, *shares)
+        free = free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
         leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
         send = pipeline_send_slowdown(phi, design, *leaving, free=free)
         allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)

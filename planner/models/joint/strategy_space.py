@@ -382,10 +382,7 @@ def strategy(
 
     `fronts` keeps the times of dense layers at the front (`pipeline_of`).
     """
-    phi = problem.transport_slowdown
-    between = step_prediction.pipeline_of(
-        problem.machine, shape, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
-    )
+    between = step_prediction.pipeline_of(problem.machine, shape, problem.transport_slowdown, fronts)
     m = between.machine
     return Strategy(
         problem=problem,

@@ -27,7 +27,7 @@ has a port for each lane.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -103,6 +103,12 @@ class Design:
     def domain_racks(self) -> int:
         """Count the racks of a leaf domain of a fabric design; a single switch takes all."""
         return self.racks if self.single else self.leaf_down // self.rail_gpus
+
+    @property
+    def block_racks(self) -> tuple[int, ...]:
+        """Count the racks of a leaf domain, a pod and, where there are any, a zone of a fabric design."""
+        domains = 1, max(1, self.domains_per_pod), self.domains_per_zone
+        return tuple(self.domain_racks * count for count in domains if count)
 
     @property
     def tiers(self) -> int:
@@ -343,12 +349,13 @@ class Design:
             taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
         return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
-    def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
+    def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
         """Return for each level of a fabric design with uplinks how many the exchange of sites takes, and all of them.
 
-        `leaf_ports`: what a leaf sends whose domain holds a whole stage. `shares`: of a stage's racks in one leaf
-        domain, pod and zone. Whole pods may make a zone of more rails than there are; only those that are send.
+        `gbps`: of the exchange. `shares`: of a stage's racks in one leaf domain, pod and zone, at most. Whole pods may
+        make a zone of more rails than there are; only those that are send.
         """
+        leaf_ports = gbps / (self.networks * self.rails) / self.link_gbps  # of one whose domain holds a whole stage
         rails = 1, self.rails_per_pod, min(self.rails, self.rails_per_zone)
         some = zip(self.exits.items(), shares, rails, strict=False)
         return {block: (leaf_ports * share * count, float(links)) for (block, links), share, count in some}

@@ -142,22 +142,18 @@ class Dragonfly(Design):
         return bad
 
     @property
-    def wan_links_per_group(self) -> int:
-        """Count the links from the WAN gateway to the dragonfly's group with the most: they go to groups in turn."""
-        return math.ceil(self.wan_ports / self.pods)
-
-    @property
     def top_ports(self) -> tuple[int, int]:
         """Count ports taken, and links from the WAN gateway, of the dragonfly's router with the fewest ports free."""
-        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
-        each = ((ends + self.router_ports(a), math.ceil(self.wan_links_per_group / a)) for a in self.group_sizes)
+        ends, links = math.ceil((self.leaf_down + self.leaf_spare) / self.split), math.ceil(self.wan_ports / self.pods)
+        each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
-    def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
+    def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
         """Return for a dragonfly's leaf and group the links that the exchange between sites takes, and all assured."""
         if not self.wan_ports:
             return {}
         rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
+        leaf_ports = gbps / (self.networks * self.rails) / self.link_gbps
         worth = exchanged_links(leaf_ports, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
         return {block: (load, links) for (block, links), load in zip(self.exits.items(), worth, strict=False)}
 
@@ -234,7 +230,8 @@ class DragonflyPlus(Dragonfly):
     @property
     def top_ports(self) -> tuple[int, int]:
         """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
-        return self.spine_down + self.global_ports, math.ceil(self.wan_links_per_group / self.spines_per_pod)
+        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most, which is every group in turn
+        return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
 
     @property
     def global_ports(self) -> int:
@@ -243,15 +240,15 @@ class DragonflyPlus(Dragonfly):
 
     def stages(self) -> list[Stage]:
         """Return the stages above the leaves of a dragonfly+: inside groups, then between them."""
-        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
-        return [inside, Stage("spine", "spine", self.global_links, self._between_spines)]
 
-    def _between_spines(self, link: Ints) -> Ends:
-        """Return the ends of a dragonfly+'s cables between groups: any two have as many, over their spines in turn."""
-        network, ends = self.group_pairs(link)
-        s, first = self.spines_per_pod, network * self.pods
-        low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
-        return *low, *high
+        def between(link: Ints) -> Ends:  # any two groups have as many, over their spines in turn
+            network, ends = self.group_pairs(link)
+            s, first = self.spines_per_pod, network * self.pods
+            low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
+            return *low, *high
+
+        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
+        return [inside, Stage("spine", "spine", self.global_links, between)]
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the dragonfly+'s spine and port at which numbered links of a network's WAN gateway end."""

@@ -265,7 +265,19 @@ def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
 
 def stages(design: Design) -> list[Stage]:
     """Return the stages of cables of a fabric design from the GPUs up, its WAN gateway's last."""
-    all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
+
+    def endpoints(link: Ints) -> Ends:  # set g of a domain meets at leaf g, or all at one switch
+        gpu, lane = link // design.lanes, link % design.lanes
+        rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
+        apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
+        network = apart * design.lanes + lane
+        if design.single:
+            return gpu, lane, network, rack * design.rails * design.rail_gpus + own
+        leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
+        port = rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus
+        return gpu, lane, network * design.domains * design.rails + leaf, port
+
+    all_stages = [Stage("gpu", "leaf", design.endpoint_links, endpoints), *design.stages()]
 
     def wan_gateway_uplinks(link: Ints) -> Ends:
         network, own = link // design.wan_ports, link % design.wan_ports
@@ -281,19 +293,6 @@ def stages(design: Design) -> list[Stage]:
 def switch_counts(design: Design) -> dict[str, int]:
     """Count the switches of each tier of a fabric design, those of its WAN gateway among them."""
     return {tier: count for tier, count in (design.tier_switches | {WAN_GATEWAY: design.wan_gateways}).items() if count}
-
-
-def _endpoints(design: Design, link: Ints) -> Ends:
-    """Return the ends of a fabric design's GPU links: set g of a domain meets at leaf g, or all at one switch."""
-    gpu, lane = link // design.lanes, link % design.lanes
-    rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
-    apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
-    network = apart * design.lanes + lane
-    if design.single:
-        return gpu, lane, network, rack * design.rails * design.rail_gpus + own
-    leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
-    port = rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus
-    return gpu, lane, network * design.domains * design.rails + leaf, port
 
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:

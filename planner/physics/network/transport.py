@@ -42,13 +42,29 @@ class Locality:
     groups_cross_pod: int = 0
 
 
-def locality(
-    stages: Stages, *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0
-) -> Locality:
-    """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
-    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
-    domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
-    found = [_out_of_blocks(ranks, leaf_domain_racks * count, wrap=wrap) for count in domains]
+def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Locality:
+    """Compute the traffic of one site's placement out of leaf domains, pods and, if there are any, zones of some racks.
+
+    `wrap`: the last stage sends to the first. `groups_split` and `extra_pieces`: of all leaf domains the groups in
+    several, and the pieces beyond one a group.
+    """
+    none, ranks = np.empty(0, np.int64), [np.asarray(stage, dtype=np.int64) for stage in stages]
+    pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
+    source = np.concatenate([none, *(one[: len(other)] for one, other in pairs)])
+    target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)])
+    sizes, own = np.array([len(stage) for stage in ranks], np.int64), np.concatenate([none, *ranks])
+    found = list[tuple[float, int, float, int, int]]()
+    for block in block_racks:
+        crossing = source // block != target // block
+        flows = max(_most_common(ends[crossing] // block) for ends in (source, target)) / block
+        blocks = own // block
+        span = int(blocks.max(initial=0)) + 1
+        pieces, racks = np.unique(np.repeat(np.arange(len(ranks)), sizes) * span + blocks, return_counts=True)
+        group, at = pieces // span, pieces % span
+        each = np.bincount(group, minlength=1)
+        share = float((racks / sizes[group]).max(initial=0.0))
+        extra = len(pieces) - int(np.count_nonzero(each))
+        found.append((flows, _most_common(at[each[group] > 1]), share, int((each > 1).sum()), extra))
     no_zone = [(0, 0, 0, 0, 0)] * (3 - len(found))
     sends, rings, shares, (split, across_pods, _), (extra, *_) = zip(*found, *no_zone, strict=True)
     return Locality(
@@ -59,28 +75,6 @@ def locality(
         extra_pieces=extra,
         groups_cross_pod=across_pods,
     )
-
-
-def _out_of_blocks(ranks: Sequence[Racks], block: int, *, wrap: bool) -> tuple[float, int, float, int, int]:
-    """Count the traffic out of the worst block of `block` racks; `wrap`: the last stage sends to the first.
-
-    Returned are the flows out of it or into it over its size, the groups that have racks in it and elsewhere too, the
-    largest share of a group's racks in it; and of all blocks the groups in several, and the pieces beyond one a group.
-    """
-    none = np.empty(0, np.int64)
-    pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
-    source = np.concatenate([none, *(one[: len(other)] for one, other in pairs)]) // block
-    target = np.concatenate([none, *(other[: len(one)] for one, other in pairs)]) // block
-    crossing = source != target
-    flows = max(_most_common(source[crossing]), _most_common(target[crossing])) / block
-    sizes, blocks = np.array([len(stage) for stage in ranks], np.int64), np.concatenate([none, *ranks]) // block
-    span = int(blocks.max(initial=0)) + 1
-    pieces, racks = np.unique(np.repeat(np.arange(len(ranks)), sizes) * span + blocks, return_counts=True)
-    group, at = pieces // span, pieces % span
-    each = np.bincount(group, minlength=1)
-    share = float((racks / sizes[group]).max(initial=0.0))
-    extra = len(pieces) - int(np.count_nonzero(each))
-    return flows, _most_common(at[each[group] > 1]), share, int((each > 1).sum()), extra
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
@@ -201,14 +195,9 @@ def exchange_gbps(
     return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
 
 
-def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
-    """Return by level the uplinks that traffic between sites takes, and all; `stage_in`: largest shares of a stage."""
-    return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
-
-
-def free_uplinks(design: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
+def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:
     """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
-    loads = uplink_loads(design, gbps, port_gbps, *stage_shares)
+    loads = design.exchange_loads(gbps, *stage_shares)
     return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
 
 

@@ -18,7 +18,7 @@ from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
-from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
+from planner.plan.plan_sections import SiteFabric, SitesPlan, WanPlan
 
 
 def rack_of(hardware: Hardware) -> Rack:
@@ -140,15 +140,15 @@ def energy_mwh(mw: float, years: float) -> float:
     return mw * HOURS_PER_YEAR * years
 
 
-def replacements(years: float, life_years: float | None) -> int:
-    """Count the replacements of a run's purchase within `years`: ceil(years / life) - 1, or 0 without a stated life."""
-    return 0 if life_years is None else max(0, math.ceil(years / life_years - ROUNDING) - 1)
+def replacements(years: float, life_years: float | None, year: float = math.inf) -> int:
+    """Count the replacements of a run's purchase within `years`, or before the end of a year of them, from 0.
 
-
-def replacements_by(year: int, years: float, life_years: float | None) -> int:
-    """Count the replacements of a run's purchase before the end of a year, from 0: the k-th ends the k-th life."""
-    count = replacements(years, life_years)
-    if life_years is None or year >= years - 1 - ROUNDING:
+    The k-th ends the k-th life: ceil(years / life) - 1 in all, 0 without a stated life.
+    """
+    if life_years is None:
+        return 0
+    count = max(0, math.ceil(years / life_years - ROUNDING) - 1)
+    if year >= years - 1 - ROUNDING:
         return count
     return min(count, max(0, math.ceil((year + 1 - ROUNDING) / life_years) - 1))
 
@@ -241,8 +241,8 @@ class Run:
             usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
             for item in self.bought:
                 if item.life_years is not None:
-                    before = replacements_by(year - 1, self.years, item.life_years)
-                    spent = item.usd * (replacements_by(year, self.years, item.life_years) - before)
+                    before, after = (replacements(self.years, item.life_years, at) for at in (year - 1, year))
+                    spent = item.usd * (after - before)
                     usd[item.part] = usd.get(item.part, 0.0) + spent
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
         return tuple(runs)
@@ -304,12 +304,6 @@ def section(
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()
-
-
-def of_layout(instance: Instance, layout: LayoutPlan) -> RunPlan:
-    """Compute the energy and cost of a layout's whole run on its racks alone, idle GPUs included."""
-    racks = (layout.gpus_used + layout.gpus_idle) // rack_of(instance.hardware).gpus
-    return section(instance, layout.metrics.days_to_train, bill(instance, racks, None, None), racks)
 
 
 WATTS_PER_MW = 1e6

@@ -231,6 +231,11 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
     """Return a fibre demand for each link of the gradient exchange, headroom included, in its phase's window."""
     if form is None:
         return ()
+    # Phases share the window at equal rates, or, where none fills it, in proportion to their waits.
+    rate, waits = wide.form_need_gbps(form, wan, window_seconds, rtt_ms), list(wide.waits(form, wan, rtt_ms))
+    parts = [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
+    if math.isfinite(rate):
+        parts = [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
     return tuple(
         Demand(
             name=SYNC,
@@ -242,7 +247,7 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
             trips=wan.round_trips * phase.trips,
             factor=wan.headroom_factor,
         )
-        for phase, part in zip(form.phases, wide.phase_windows(form, wan, window_seconds, rtt_ms), strict=True)
+        for phase, part in zip(form.phases, parts, strict=True)
         for a, b in phase.links
     )
 

@@ -81,7 +81,20 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
     the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
     """
-    order = _ring_order(sorted(sites), rtt_ms)
+
+    def length(order: Sequence[str]) -> tuple[float, float]:
+        hops = [rtt_ms(one, other) for one, other in pairwise((*order, order[0])) if one != other]
+        return (max(hops, default=0.0), sum(hops))
+
+    first, *left = sorted(sites)
+    if len(left) < MAX_ORDERED:
+        order = min(((first, *rest) for rest in permutations(left)), key=length)
+    else:
+        nearest = [first]
+        while left:
+            nearest.append(min(left, key=lambda site: (rtt_ms(nearest[-1], site), site)))
+            left.remove(nearest[-1])
+        order = tuple(nearest)
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
     links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
@@ -122,20 +135,6 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
     )
 
 
-def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
-    def length(order: Sequence[str]) -> tuple[float, float]:
-        hops = [rtt_ms(one, other) for one, other in pairwise((*order, order[0])) if one != other]
-        return (max(hops, default=0.0), sum(hops))
-
-    if len(sites) <= MAX_ORDERED:
-        return min(((sites[0], *rest) for rest in permutations(sites[1:])), key=length)
-    order, left = [sites[0]], list(sites[1:])
-    while left:
-        order.append(min(left, key=lambda site: (rtt_ms(order[-1], site), site)))
-        left.remove(order[-1])
-    return tuple(order)
-
-
 def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
     """Return the forms of gradient exchange that sites in groups can take: ring, tree and two levels where possible."""
     sites = sorted(site for group in groups.values() for site in group)
@@ -146,27 +145,20 @@ def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -
     return plain if two_level is None else (*plain, two_level)
 
 
-def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
+def waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
+    """Yield the seconds of a gradient exchange's round trips between sites, phase by phase."""
     for phase in form.phases:
         yield wan.round_trips * phase.trips * max(rtt_ms(one, other) for one, other in phase.links) / 1e3
 
 
 def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
     """Compute the seconds of a gradient exchange between sites at a rate in Gbps on every link of it."""
-    return sum(8 * phase.link_bytes / (gbps * 1e9) for phase in form.phases) + sum(_waits(form, wan, rtt_ms))
+    return sum(8 * phase.link_bytes / (gbps * 1e9) for phase in form.phases) + sum(waits(form, wan, rtt_ms))
 
 
 def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
     """Compute the Gbps on every WAN link at which the exchange fills the window: 8·S/(T - k·RTT), over all phases."""
-    return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
-
-
-def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:
-    """Share a window over a WAN exchange's phases at equal rates; where none fills it, in proportion to the waits."""
-    rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
-    if math.isfinite(rate):
-        return [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
-    return [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
+    return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(waits(form, wan, rtt_ms)))
 
 
 def assumed_window_seconds(

@@ -211,17 +211,6 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
     return sum(software.cuda_graphs == "none" or o.name.startswith(routed) for o in forward)
 
 
-def not_repeated_seconds(m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]) -> float:
-    """Compute the seconds of a layer's forward pass behind the last tensor that full recompute needs again."""
-    # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the sum
-    # and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
-    if kind.routed or not m.software.recompute_stops_early:
-        return 0.0
-    last = math.fsum(o.seconds for o in forward if o.name in ("FFN out", "cast for FFN out"))
-    residual = [o.seconds for o in forward if o.name == "residual"][-1]
-    return last + residual + tensor_exchange_seconds(m, s, kind, of_ffn=True) / (2 if s.sequence_parallel else 1)
-
-
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
     ops = operations.layer_operations(m, s, routed=kind.routed, window=kind.window)
@@ -247,10 +236,17 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
         "launch": waits,
         "offload": forward_wait + backward_wait,
     }
+    recomputed = forward
+    if not kind.routed and m.software.recompute_stops_early:
+        # No backward pass reads what the FFN returns: torch.utils.checkpoint stops before its last product, with the
+        # sum and the reduce-scatter behind it (early_stop; the compiler leaves them out as well).
+        last = math.fsum(o.seconds for o in ops.forward if o.name in ("FFN out", "cast for FFN out"))
+        last += [o.seconds for o in ops.forward if o.name == "residual"][-1]
+        recomputed -= last + tensor_exchange_seconds(m, s, kind, of_ffn=True) / (2 if s.sequence_parallel else 1)
     return LayerTimes(
         forward_seconds=max(forward, launches) + forward_wait,
         backward_seconds=max(backward, backward_launches) + backward_wait,
-        recompute_seconds=max(forward - not_repeated_seconds(m, s, kind, ops.forward), launches) - selective,
+        recompute_seconds=max(recomputed, launches) - selective,
         weight_gradient_seconds=math.fsum(o.weight_gradient_seconds for o in ops.backward),
         parts=parts,
     )

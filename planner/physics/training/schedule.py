@@ -207,11 +207,27 @@ class PassOrder:
 @lru_cache(maxsize=8)
 def _order(p: int, m: int, v: int) -> PassOrder:
     """Sort the passes of a pipeline schedule into waves, each behind the last pass that it waits for."""
-    none = 2 * p * v * m
-    queues = []
+    none = 2 * p * v * m  # a number behind the last means no pass
+    rounds, width, queues = -(-m // p) if v > 1 else 1, p if v > 1 else m, list[tuple[Ints, Ints, Ints]]()
+    chunk = np.tile(np.repeat(np.arange(v), width), rounds)
+    batches = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
+    batch, count = batches.ravel(), batches.size
     for i in range(p):
         tick()
-        queues.append(_queue(i, p, m, v))
+        # Passes of device i: numbers, what each waits for (the one before it, and two that make its inputs), and kinds.
+        place = chunk * p + i
+        ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
+        place = (v - 1 - chunk) * p + i
+        after = np.where(place < p * v - 1, (p * v + place + 1) * m + batch, none)
+        back = ((p * v + place) * m + batch, place * m + batch, after)
+        warm = min(count, p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
+        # A forward pass is placed at twice its number after the warm-up, a backward pass one place after its partner.
+        when = np.concatenate([2 * np.arange(count), 2 * (np.arange(count) + warm) + 1])
+        order = np.argsort(when, kind="stable")
+        order = order[np.concatenate([batch, batch])[order] < m]
+        own, need, other = (np.concatenate(pair)[order] for pair in zip(ahead, back, strict=True))
+        kind = np.concatenate([chunk, v + (v - 1 - chunk)])[order]
+        queues.append((own, np.stack([np.concatenate([[none], own[:-1]]), need, other]), kind))
     wave = [0] * none + [-1]
     todo = [(own.tolist(), *waits[1:].tolist()) for own, waits, _ in queues]
     clock, at, left = [-1] * p, [0] * p, p
@@ -234,30 +250,6 @@ def _order(p: int, m: int, v: int) -> PassOrder:
     by_wave = np.argsort(waves, kind="stable")
     starts = np.searchsorted(waves[by_wave], np.arange(1, int(waves.max()) + 2)).tolist()
     return PassOrder(own[by_wave], waits[:, by_wave], kind[by_wave], starts)
-
-
-def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
-    """List the passes of device i of a pipeline schedule in order: numbers, those that each waits for, and kinds."""
-    # Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
-    places, rounds = p * v, -(-m // p) if v > 1 else 1
-    none, width = 2 * places * m, p if v > 1 else m
-    chunk = np.tile(np.repeat(np.arange(v), width), rounds)
-    each = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :]
-    batch = (each + np.zeros((1, v, 1), int)).ravel()
-    place = chunk * p + i
-    ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
-    place = (v - 1 - chunk) * p + i
-    after = np.where(place < places - 1, (places + place + 1) * m + batch, none)
-    back = ((places + place) * m + batch, place * m + batch, after)
-    count = len(batch)
-    warm = min(count, p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
-    # A forward pass is placed at twice its number after the warm-up, a backward pass one place after its partner.
-    when = np.concatenate([2 * np.arange(count), 2 * (np.arange(count) + warm) + 1])
-    order = np.argsort(when, kind="stable")
-    order = order[np.concatenate([batch, batch])[order] < m]
-    own, need, other = (np.concatenate(pair)[order] for pair in zip(ahead, back, strict=True))
-    kind = np.concatenate([chunk, v + (v - 1 - chunk)])[order]
-    return own, np.stack([np.concatenate([[none], own[:-1]]), need, other]), kind
 
 
 def excess_seconds(

@@ -40,7 +40,7 @@ class Conditions:
     pipeline_send_slowdown: float
     allreduce_slowdown: float
     wan_gbps: float | None = None
-    wan_rtt_ms: float = 0.0
+    wan_rtt_ms: float | None = 0.0
     wan_round_trips: float = 1.0
     transport_slowdown: float = 1.0
 
@@ -86,8 +86,8 @@ class Pipeline:
     context_nic: float
     send_at_rate: float
     send_per_slowdown: float
-    zero_stage: int
-    order: Schedule
+    zero_stage: int = 0
+    order: Schedule = "1f1b"
 
     @property
     def ends(self) -> float:
@@ -113,16 +113,9 @@ class Pipeline:
 
 
 def pipeline_of(
-    machine: Machine,
-    shape: LayerShape,
-    *,
-    zero_stage: int,
-    order: Schedule,
-    inside: bool,
-    transport_slowdown: float,
-    fronts: dict[LayerShape, LayerTimes] | None = None,
+    machine: Machine, shape: LayerShape, transport_slowdown: float, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Pipeline:
-    """Time the pipeline of a layer strategy; `inside`: all stages share a rack, and send in its scale-up domain.
+    """Time the pipeline of a layer strategy under ZeRO-0 and 1F1B, its stages in racks of their own.
 
     `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
     """
@@ -134,7 +127,7 @@ def pipeline_of(
         if dense not in fronts:
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
-    one, two = (layer_time.pipeline_send_seconds(m, shape, x, inside=inside) for x in (1.0, 2.0))
+    one, two = (layer_time.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
     embedding, head = layer_time.end_exchange_seconds(m, shape)
     return Pipeline(
         machine=m,
@@ -146,8 +139,6 @@ def pipeline_of(
         context_nic=context_nic_seconds(m, shape, transport_slowdown),
         send_at_rate=one,
         send_per_slowdown=two - one,
-        zero_stage=zero_stage,
-        order=order,
     )
 
 
@@ -314,21 +305,6 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
-def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_stages: Num, max_layers: Num) -> Num:
-    """Compute the seconds that `met` sends on a step's critical path wait for rings between racks on NICs and links."""
-    if not np.any(np.asarray(met) > 0):
-        return 0.0
-    m, w = x.machine, weights_of(x.machine, x.shape)
-    groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
-    exchanges = (layer_time.replica_exchange(m, x.shape, w, each) for each in groups)
-    one, two = (exchange.seconds(m.precision.gradient_bytes) for exchange in exchanges)
-    ring = (two - one) / m.software.data_efficiency * (2 if x.zero_stage == 0 else 1)  # without steps inside a rack
-    layers = np.maximum(1.0, max_layers / np.asarray(virtual_stages))
-    # In flight: a layer's gradients being reduced, or all of a chunk's that its backward pass did not hide.
-    in_flight = exposed_tail_seconds(ring * layers, x.times.backward_seconds, layers)
-    return met * wait_for_others(x.send_per_slowdown, group.slowdown, in_flight)
-
-
 def once_parts(
     x: Pipeline,
     sharded: ShardedTimes,
@@ -365,9 +341,18 @@ def once_parts(
         _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
         exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
         parts["end_sharding"] = micro_batches * exposed
-    if not alone:
-        met = sends_beside_rings(x, p, v, micro_batches, group.racks)
-        parts["ring_wait"] = ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=layers)
+    if alone:
+        return parts
+    met, parts["ring_wait"] = sends_beside_rings(x, p, v, micro_batches, group.racks), 0.0
+    if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
+        groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
+        exchanges = (layer_time.replica_exchange(m, s, w, each) for each in groups)
+        one, two = (exchange.seconds(m.precision.gradient_bytes) for exchange in exchanges)
+        ring = (two - one) / m.software.data_efficiency * (2 if zero == 0 else 1)  # without steps inside a rack
+        most = np.maximum(1.0, layers / np.asarray(v))
+        # In flight: a layer's gradients being reduced, or all of a chunk's that its backward pass did not hide.
+        in_flight = exposed_tail_seconds(ring * most, x.times.backward_seconds, most)
+        parts["ring_wait"] = met * wait_for_others(x.send_per_slowdown, group.slowdown, in_flight)
     return parts
 
 
@@ -397,7 +382,7 @@ def step_breakdown(
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
     sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
     if sites > 1 and c.wan_gbps is not None:
-        fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
+        fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms or 0.0, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
     parts |= once_parts(x, sharded, fibre, counts, group, int(layers.max()), chunk, send)
@@ -410,34 +395,48 @@ def step_breakdown(
 
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
-) -> dict[str, float | dict[str, float] | tuple[float, float]]:
-    """Predict all metrics that a plan reports of a layout: the fields of plan.LayoutMetrics."""
+) -> LayoutMetrics:
+    """Predict all metrics that a plan reports of a layout."""
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
-    m, workload = machine_of(instance), instance.workload
+    m, workload, shape, p = machine_of(instance), instance.workload, strategy.shape, strategy.pipeline_parallel
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(m, strategy)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
     days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
     flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
-    layers, p = np.array(strategy.layers_per_stage), strategy.pipeline_parallel
-    gradient_bytes = stage_gradient_bytes(m, strategy.shape, layers, stage=np.arange(p), pipeline=p)
-    return {
-        "step_seconds": seconds,
-        "breakdown_seconds": parts,
-        "tokens_per_step": tokens,
-        "memory_bytes_per_gpu": sum(by_part.values()),
-        "memory_breakdown_bytes": by_part,
-        "memory_limit_bytes": memory_limit_bytes(instance),
-        "mfu": flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
-        "days_to_train": days,
-        "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
-        "useful_share": useful,
-        "days_to_train_interval": step_errors.interval(m, strategy, days),
-        **_network_metrics(m, c, strategy),
-        "gradient_bytes_per_stage": float(np.max(gradient_bytes)),
-    }
+    gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
+    # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
+    # layer's all-reduce and the exchange between sites overlap backward passes.
+    x, group, between_racks = pipeline_of_strategy(m, c, strategy), _group(m, strategy), p > strategy.stages_per_rack
+    sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
+    allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
+    backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
+    sent = layer_time.pipeline_send_bytes(x.machine, shape)
+    met = sends_beside_rings(x, p, strategy.virtual_stages, strategy.micro_batches, group.racks)
+    return LayoutMetrics(
+        step_seconds=seconds,
+        breakdown_seconds=parts,
+        tokens_per_step=tokens,
+        memory_bytes_per_gpu=sum(by_part.values()),
+        memory_breakdown_bytes=by_part,
+        memory_limit_bytes=memory_limit_bytes(instance),
+        mfu=flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
+        days_to_train=days,
+        step_days_to_train=layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
+        useful_share=useful,
+        days_to_train_interval=step_errors.interval(m, strategy, days),
+        pipeline_send_seconds=float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
+        pipeline_send_nic_seconds=sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
+        pipeline_send_window_seconds=float(chunk * free),
+        sends_beside_rings=float(met),
+        allreduce_layer_seconds=float(allreduce),
+        allreduce_window_seconds=backward,
+        wan_window_seconds=max(strategy.layers_per_stage) * backward,
+        gradient_bytes_per_stage=float(np.max(gradient_bytes)),
+    )
 
 
 def has_machine(instance: Instance) -> bool:
@@ -458,38 +457,11 @@ def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
     return ReplicaGroup(strategy.replicas_per_rack, strategy.group_racks(m.rack.gpus), strategy.min_replicas)
 
 
-def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
-    # layer's all-reduce and the exchange between sites overlap backward passes.
-    x, shape, group = pipeline_of_strategy(m, c, strategy), strategy.shape, _group(m, strategy)
-    sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
-    between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
-    chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
-    allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
-    backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
-    counts = strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches
-    sent = layer_time.pipeline_send_bytes(x.machine, shape)
-    return {
-        "pipeline_send_seconds": float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
-        "pipeline_send_nic_seconds": sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
-        "pipeline_send_window_seconds": float(chunk * free),
-        "sends_beside_rings": float(sends_beside_rings(x, *counts, group.racks)),
-        "allreduce_layer_seconds": float(allreduce),
-        "allreduce_window_seconds": backward,
-        "wan_window_seconds": max(strategy.layers_per_stage) * backward,
-    }
-
-
 def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeline:
     """Time the pipeline of a parallel strategy given in full, to predict its step."""
-    return pipeline_of(
-        m,
-        strategy.shape,
-        zero_stage=strategy.zero_stage,
-        order=strategy.schedule,
-        inside=strategy.stages_per_rack >= strategy.pipeline_parallel,
-        transport_slowdown=c.transport_slowdown,
-    )
+    x = pipeline_of(m, strategy.shape, c.transport_slowdown)
+    x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
+    return inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
 
 
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:

@@ -18,7 +18,7 @@ from tiers import more, slow
 import planner
 from planner.checks.check_plan import check
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
-from planner.checks.strategy_space_check import MaxRacks, max_joined_racks, max_racks, max_sites
+from planner.checks.strategy_space_check import max_joined_racks, max_racks, max_sites, most_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointSolution
@@ -44,7 +44,7 @@ def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
 
 def least_on_a_free_network(i: Instance) -> float:
     """Time every plan of a toy by plain loops as if its network were free; return the least seconds a sequence."""
-    t, most, best = Toy(i), MaxRacks(i), math.inf
+    t, most, best = Toy(i), most_racks(i), math.inf
     for shape, p, v, block in t.pipelines():
         for d in range(1, t.most // shape.micro_batch + 1):
             if block.blocks(d) * block.racks > most(block.rails):
@@ -305,7 +305,7 @@ def test_stated_racks_hold_from_their_gpus_on() -> None:
     i = toy(3, sites=2)
     own = max_racks(i, 2)
     assert own > 1
-    racks = MaxRacks(i, JointProof(max_racks_by_wired_gpus={2: own - 1, 5: 10**6}))
+    racks = most_racks(i, JointProof(max_racks_by_wired_gpus={2: own - 1, 5: 10**6}))
     assert (racks(1), racks(2), racks(3)) == (max_racks(i, 1), own - 1, min(max_racks(i, 3), own - 1))
     assert racks(6) == max_racks(i, 6)
 
@@ -331,7 +331,7 @@ def test_a_looser_bound_on_what_a_fabric_joins_is_no_fault() -> None:
     most = plan.proof.max_racks_by_wired_gpus
     assert plan.status == "optimal" and any(racks > max_joined_racks(plan.instance, w) for w, racks in most.items())
     joined = plan.proof.joined_racks_by_wired_gpus
-    silent, stated = (MaxRacks(plan.instance, JointProof(joined_racks_by_wired_gpus=x)) for x in ({}, joined))
+    silent, stated = (most_racks(plan.instance, JointProof(joined_racks_by_wired_gpus=x)) for x in ({}, joined))
     assert any(max_joined_racks(plan.instance, w) < stated(w) for w in joined)
     assert all(stated(w) <= silent(w) for w in joined)  # what a proof does not say refuses no column
 

@@ -15,7 +15,7 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
+from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, Space, inner_degrees, most_racks
 from planner.checks.strategy_times_check import (
     COARSE,
     PipelineSplits,
@@ -274,7 +274,7 @@ def of_kind(seed: int, kind: str) -> Instance:
 
 
 def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutPipelines:
-    every = fastest_ranges(cut, x, MaxRacks(cut.space.instance), NEVER)
+    every = fastest_ranges(cut, x, most_racks(cut.space.instance), NEVER)
     if not len(every):
         return every
     every, ends = every.part([r.randrange(len(every)) for _ in range(number)]), []

@@ -14,7 +14,6 @@ from tiers import more, slow
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.cables import LinkRates
 from planner.checks.fabric import cut_by, network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
@@ -217,8 +216,8 @@ def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tie
     """42 NICs of 400 Gb/s need 21 uplinks of 800 at 1:1 and 7 at 3:1, all of one pod."""
     n = instance_with(network__max_oversubscription=[most] if by_tier else most).network
     side = {"rails": 8, "racks": 84, "leaf_down": 42, "rails_per_pod": 8, "domains_per_pod": 2}
-    d = Design(ports=64, leaf_up=up, leaf_bundle=1, **side)
-    found = [v.rule for v in network_limits(n, "rail", d, LinkRates(400.0, 800.0))]
+    d = Design(ports=64, leaf_up=up, leaf_bundle=1, nic_gbps=400.0, link_gbps=800.0, **side)
+    found = [v.rule for v in network_limits(n, "rail", d)]
     assert found == ["oversubscription"] * broken
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.checks.cables import LinkRates, _links_out, _most_flows, sends_that_meet
+from planner.checks.cables import _links_out, _most_flows, sends_that_meet
 from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.transport import locality, ring_loads, send_loads
@@ -99,11 +99,10 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     """Flows out of the fullest block over the cables that leave it are shares times oversubscriptions."""
     d, stages, wrap = x
     assert unwirable(d) == []
-    blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod}
-    where = locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
+    where = locality(stages, d.block_racks, wrap=wrap)
     sends = send_loads(d, where.share_leaving)
     rings = ring_loads(d, where.allreduces_leaving)
-    for level, (racks, links) in _links_out(d, LinkRates(d.nic_gbps, d.link_gbps)).items():
+    for level, (racks, links) in _links_out(d).items():
         flows, groups = _most_flows(stages, racks, wrap=wrap)
         assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))
 

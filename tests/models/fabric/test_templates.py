@@ -100,11 +100,10 @@ def counted(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> Locality:
     return crossings(traffic.stages, blocks, n, traffic.unit_racks, *parts, wrap=traffic.wrap)
 
 
-def slowdowns(i: Instance, traffic: SiteTraffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
+def slowdowns(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
     """Return the slowdowns of a design by the checker's functions."""
     x = counted(traffic, blocks, n, d)
-    rate = next(s.port_gbps for s in i.network.switches if s.ports == d.ports)
-    free = free_uplinks(d, traffic.exchange_gbps, rate, *x.stage_in)
+    free = free_uplinks(d, traffic.exchange_gbps, *x.stage_in)
     send = x.share_leaving
     reduced = x.allreduces_leaving
     return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
@@ -141,7 +140,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         assert (x.usd[k], x.mw[k]) == pytest.approx((price.usd, price.mw), rel=1e-9)
         assert (found.usd, found.mw) == (price.usd, price.mw)
         assert d.racks == traffic.racks(blocks)
-        exact = slowdowns(i, traffic, blocks, found.stripes, d)
+        exact = slowdowns(traffic, blocks, found.stripes, d)
         assert (found.send, found.allreduce) == exact
         assert (x.send[k], x.allreduce[k]) == exact
         order = rack_order.rank_order(traffic.stages, blocks, found.stripes, traffic.unit_racks)
@@ -249,10 +248,10 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
             models[s.name].add(above[0].name)
             usd = bill(i.network, s, d, above).usd
             for n in range(1, traffic.stages + 1):
-                own = slowdowns(i, traffic, blocks, n, d)
+                own = slowdowns(traffic, blocks, n, d)
                 if not math.isfinite(sum(own)):
                     continue
-                free = free_uplinks(d, traffic.exchange_gbps, s.port_gbps, *counted(traffic, blocks, n, d).stage_in)
+                free = free_uplinks(d, traffic.exchange_gbps, *counted(traffic, blocks, n, d).stage_in)
                 if min(free.leaf, free.pod, free.zone) >= -1e-9:  # uplinks carry the exchange between sites
                     assert beaten(x, *own, usd) or not meets(i.network, d), (d, n, own, usd)
     assert any(models.values()) or not len(x)

@@ -34,7 +34,7 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
 
 def across(stages: list[list[int]], block: int, *, wrap: bool = False) -> transport.Locality:
     """Return the traffic across leaf domains of `block` racks."""
-    return transport.locality(stages, leaf_domain_racks=block, domains_per_pod=1, wrap=wrap)
+    return transport.locality(stages, (block, block), wrap=wrap)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -54,7 +54,7 @@ def test_by_hand() -> None:
     """Domains of four racks in pods of two: two stages are split, the last one over pods."""
     # Three flows leave domain 0.
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert transport.locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == transport.Locality(
+    assert transport.locality(stages, (4, 8), wrap=False) == transport.Locality(
         share_leaving=(3 / 4, 1 / 8, 0.0), allreduces_leaving=(2, 1, 0), stage_in=(1.0, 1.0, 0.0), groups_split=2,
         extra_pieces=2, groups_cross_pod=1,
     )  # fmt: skip
@@ -63,10 +63,10 @@ def test_by_hand() -> None:
 def test_zones_are_measured_where_there_are_any() -> None:
     """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
     stages = [[2, 3, 4], [0, 1, 5]]
-    found = transport.locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
+    found = transport.locality(stages, (2, 2, 4), wrap=False)
     assert (found.stage_in[0], found.stage_in[2]) == (2 / 3, 2 / 3)
     assert (found.allreduces_leaving[2], found.share_leaving[2]) == (2, 0.0)
-    assert transport.locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in[2] == 0.0
+    assert transport.locality(stages, (2, 2), wrap=False).stage_in[2] == 0.0
 
 
 def test_virtual_stages_close_the_circle() -> None:

@@ -37,8 +37,7 @@ def stated(d: Design, family: FabricFamily) -> tuple[SiteFabric, Design]:
     """Return the plan's section for a design, of one stage that is every rack of the site."""
     boxes = {box.name: box for box in boxes_of(d)}
     n, (leaf, *above) = network(switches=tuple(boxes.values())), (box.name for box in boxes_of(d))
-    domains = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
-    x = locality([range(d.racks)], **domains, domains_per_zone=d.domains_per_zone, wrap=False)
+    x = locality([range(d.racks)], d.block_racks, wrap=False)
     wan_gbps = 800.0 * d.wan_gateway_links
     t = Template(leaf, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0, above=tuple(above))
     return site_fabric(n, t, x, nic_seconds=1.0, wired_gpus_per_rack=d.gpus_per_rack, wan_gbps=wan_gbps), d

@@ -78,7 +78,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %."""
     # So it is no slower than the step says: its own time and as much of the ring's.
     d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
-    x = transport.locality(stages, leaf_domain_racks=d.domain_racks, domains_per_pod=d.domains_per_pod, wrap=False)
+    x = transport.locality(stages, d.block_racks, wrap=False)
     sends = transport.send_loads(d, x.share_leaving)
     links = transport.shared_links(1.0, sends, transport.ring_loads(d, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))

@@ -127,7 +127,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
     ("design", "leaf", "pod"),
     [
         (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the WAN gateway
-        (TWO, 1 - 0.5 / 2, 1.0),  # one leaf sends half of 800 Gbps up two links
+        (TWO, 1 - 0.5 / 2, 1.0),  # one leaf sends half of a link's rate up two
         (dataclasses.replace(TWO, lanes=2), 1 - 0.25 / 2, 1.0),  # and half of that in each of two networks
         (THREE, 1 - 0.25 / 2, 1 - 0.5 / 4),  # two rails share, and a pod of one has 2 spines of 2 uplinks
         (dataclasses.replace(THREE, rails_per_pod=2), 1 - 0.25 / 2, 1 - 1.0 / 4),
@@ -135,7 +135,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
 )
 def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> None:
     """By hand: half of a stage's racks in one domain, all of them in one pod."""
-    assert free_uplinks(design, 800.0, 800.0, 0.5, 1.0) == FreeUplinks(leaf, pod)
+    assert free_uplinks(design, 1.0, 0.5, 1.0) == FreeUplinks(leaf, pod)
 
 
 @each(("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)])
@@ -147,7 +147,7 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
         ports=8, rails=4, racks=8, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1,
         spine_up=2, spine_bundle=1, **tall,
     )  # fmt: skip
-    assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
+    assert free_uplinks(d, 1.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
 
 
 def test_rails_beyond_those_there_are_send_nothing() -> None:
@@ -156,7 +156,7 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
         ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1,
         spine_up=1, spine_bundle=1, **tall,
     )  # fmt: skip
-    assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
+    assert free_uplinks(d, 1.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
 @each(("free", "send", "allreduce"), [

@@ -75,7 +75,7 @@ def test_years_by_one_add_up_for_any_life() -> None:
             dice.choice([0.1, 0.25, 1, 2, 3.3]),
         )
         count = math.ceil(years - 1e-9)
-        by_year = [cost.replacements_by(n, years, life) for n in range(count)]
+        by_year = [cost.replacements(years, life, n) for n in range(count)]
         assert by_year == sorted(by_year)
         assert (by_year[-1] if by_year else 0) == cost.replacements(years, life)
 

@@ -358,8 +358,7 @@ def test_shards_between_racks() -> None:
 def test_time_that_sharding_leaves(zero: int) -> None:
     """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
     m = machine(gpu(), sharding_exposed=0.25)
-    way: dict[str, Any] = {"zero_stage": zero, "order": "1f1b", "inside": False, "transport_slowdown": 1.0}
-    x = replace(step_prediction.pipeline_of(m, HALF, **way), machine=m, context_nic=0.0)
+    x = replace(step_prediction.pipeline_of(m, HALF, 1.0), machine=m, zero_stage=zero, context_nic=0.0)
     forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, GROUP)
     for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
         found = step_prediction.sharded_times(

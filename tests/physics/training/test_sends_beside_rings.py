@@ -143,7 +143,7 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))
     assert found == bound and 0 <= wait <= float(once(slower * c.allreduce_slowdown)["ring_wait"]) + 1e-12
-    met = step_prediction._network_metrics(m, c, s)["sends_beside_rings"]
+    met = step_prediction.sends_beside_rings(x, s.pipeline_parallel, s.virtual_stages, s.micro_batches, group.racks)
     assert wait <= met * x.send_per_slowdown * c.allreduce_slowdown * (1 + 1e-9)
     assert parts_of(c, s).get("ring_wait", 0.0) == pytest.approx(wait)
 

@@ -172,7 +172,10 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
 @given(strategies(), CONDITIONS)
 def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -> None:
     m = toy(layers=sum(s.layers_per_stage))
-    x, found = Layer(m, c, s), step_prediction._network_metrics(padded(m, s.shape), c, s)
+    x = Layer(m, c, s)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_prediction, "machine_of", lambda _: padded(m, s.shape))
+        found = dict(step_prediction.metrics(load_instance(Path("instances/one-rack.json")), c, s))
     chunk = min(min(schedule.chunk_sizes(n, s.virtual_stages)) for n in s.layers_per_stage)
     apart = s.pipeline_parallel > 1
     assert found["pipeline_send_window_seconds"] == pytest.approx(chunk * min(x.free))
@@ -270,8 +273,8 @@ def test_model_flop_utilisation() -> None:
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
     m, free = step_prediction.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = step_prediction.metrics(instance, free, s)
-    flop = found["tokens_per_step"] * model_flop_per_token(m.model, m.sequence)
-    assert found["mfu"] == pytest.approx(flop / (s.gpus * m.gpu.peak_flop_per_second["bf16"] * found["step_seconds"]))
+    flop = found.tokens_per_step * model_flop_per_token(m.model, m.sequence)
+    assert found.mfu == pytest.approx(flop / (s.gpus * m.gpu.peak_flop_per_second["bf16"] * found.step_seconds))
 
 
 @each(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])
