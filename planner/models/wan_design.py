@@ -23,11 +23,11 @@ from planner.physics.site import fibre, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
-from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, UNPRICED, WAN_FORMULATION
+from planner.plan.certificate import ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, Stop, Values, Way, relative_gap, second_proof
-from planner.solvers.registry import run_milp
+from planner.solvers.outcome import Outcome, Stop, Values, relative_gap
+from planner.solvers.registry import second_proof
 from planner.solvers.signals import Deadline
 
 
@@ -217,15 +217,9 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
         return ON_TRUST
     data = gather(instance, request)
     model = stated(data)
-
-    def priced_bound(bound: float | None) -> float | None:
-        return None if bound is None else bound * data.unit
-
-    ways: list[Way] = [
-        (BOUNDED, lambda limit: priced_bound(highs.lower_bound(model, time_limit=limit))),
-        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit, seed=seed).bound)),
-    ]
-    return second_proof(plan.certificate.bound, ways, seconds)
+    return second_proof(
+        plan.certificate.bound, lambda: model, lambda: model, unit=data.unit, seconds=seconds, seed=seed
+    )
 
 
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
