@@ -118,13 +118,14 @@ def run_on_highs(
     seed: int = 0,
     threads: int | None = None,
     presolve: bool = True,
+    repeat: bool = True,
 ) -> Outcome[Values]:
     """Solve a CP-SAT model of linear rows on HiGHS, where the relaxation is so tight that branching beats learning.
 
     Its solution is read by variable, not by expression. Tolerances are those of HiGHS, as narrower ones (1e-9) have
-    made it call 2 the optimum where 1 is. A solution is rounded and checked against the rows in whole numbers; a proof,
-    also that nothing is feasible, is worth a second run without `presolve`. Ctrl-C in the main thread stops the search
-    at once and returns its incumbent. ValueError: a rule is not linear, or holds only under a condition.
+    made it call 2 the optimum where 1 is. A solution is rounded and checked against the rows in whole numbers; a proof
+    is worth a second run without `presolve`, and `infeasible` too where `repeat` asks. Ctrl-C in the main thread stops
+    the search at once and returns its incumbent. ValueError: a rule is not linear, or holds only under a condition.
     """
     require_highs()
     deadline, goal, rows, costs = Deadline(time_limit), model.proto.objective, [], dict[int, int]()
@@ -161,4 +162,4 @@ def run_on_highs(
             seconds=deadline.elapsed,
         )
 
-    return replace(run_twice(once, HIGHS, presolve=presolve, repeat=False), seconds=deadline.elapsed)
+    return replace(run_twice(once, HIGHS, presolve=presolve, repeat=repeat), seconds=deadline.elapsed)

@@ -57,4 +57,5 @@ def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Out
     with uninterrupted():
         from planner.solvers import cpsat
 
-    return partial(cpsat.run, interruptible=True) if (solver or usual) == "cpsat" else cpsat.run_on_highs
+    on_cpsat = (solver or usual) == "cpsat"
+    return partial(cpsat.run, interruptible=True) if on_cpsat else partial(cpsat.run_on_highs, repeat=False)

@@ -53,7 +53,25 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     waves = placed.circuit.wavelengths if placed.circuit is not None else 0
     # A link has the wavelengths of the plan; none where one of its sites holds no blocks.
     lit = {p: waves * (set(p) <= set(placed.parts)) for p in q.data.pairs if set(p) <= set(placed.racks)}
-    return sites_plan(m, q.data, fabric_mw, lit=lit, certificate=_certificate(sites, q, placed, given))
+    proof, value, limit = placed.proof, placed.capital_usd, q.data.grid.rules.max_rtt_ms
+    # A bound above the objective differs from it by rounding only.
+    bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
+    space: dict[str, Any] = {
+        "candidate_sites": len(q.data.candidates),
+        "max_sites": max_sites(q.data, split_model.rules_without()),
+        "parts": sum(n for _, n in q.kinds),
+        "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
+        "pairs": len(q.data.pairs),
+        "pairs_over_rtt": sum(limit is not None and q.data.rtt_ms(p) > limit for p in q.data.pairs),
+        "designs": sites.fibre.solved,
+        "questions": sites.solved,
+    }
+    if q.data.network is not None:
+        space |= security_space(q.data.network)
+    words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
+    outcome = replace(proof.with_solution(placed), objective=value, bound=bound)
+    certificate = outcome.certificate(**words, seed=sites.seed, space=space)
+    return sites_plan(m, q.data, fabric_mw, lit=lit, certificate=certificate)
 
 
 def sites_plan(
@@ -110,16 +128,23 @@ def sites_plan(
                 usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
             )
         )
+    scenarios = {}
+    for name, (block, year) in scenario_blocks(m, data).items():
+        running = [site for site, size in block.modules.items() if size.value > 1e-9]
+        load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
+        for site, count in racks.items():
+            drawn = load.get(site, 0.0)
+            curtailed = max(cost.facility_mw(h, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
+            usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
+            usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
+        scenarios[name] = ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
     return SitesPlan(
         sites=tuple(sites),
         links=tuple(links),
         new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in circuits.items()),
         upgrades=tuple(Upgrade(node=node, steps=n) for node, n in steps.items()),
         excess=tuple(sorted(excess, key=lambda x: x.rule)),
-        scenarios={
-            name: _scenario(block, data, year, racks, fabric_mw)
-            for name, (block, year) in scenario_blocks(m, data).items()
-        },
+        scenarios=scenarios,
         certificate=certificate,
         **_dispatch(m, data),
     )
@@ -138,20 +163,6 @@ def _dispatch(block: Any, data: SplitData) -> dict[str, Any]:
         flow = dict(zip(topology.lines, topology.network.flows(network.injection(point)).tolist(), strict=True))
     generated = _nonzero({node: var.value for node, var in block.generated.items()})
     return {"generation_mw": generated, "flows": tuple(Flow(line=k, mw=x) for k, x in _nonzero(flow).items())}
-
-
-def _scenario(
-    block: Any, data: SplitData, year: SplitData, racks: Mapping[str, int], fabric_mw: Mapping[str, float]
-) -> ScenarioRun:
-    """Return the load in MW that runs at the chosen sites in a scenario, with energy and curtailment in USD a year."""
-    running = [site for site, size in block.modules.items() if size.value > 1e-9]
-    load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
-    for site, count in racks.items():
-        drawn = load.get(site, 0.0)
-        curtailed = max(cost.facility_mw(data.hardware, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
-        usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
-        usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
-    return ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
@@ -198,29 +209,6 @@ def _solve(m: Any, seed: int) -> None:
     if outcome.solution is None:
         raise UnansweredError(f"joint sites: the decisions of the plan have no dispatch ({outcome.detail})")
     set_values(m, outcome.solution)
-
-
-def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
-    proof, value = placed.proof, placed.capital_usd
-    # A bound above the objective differs from it by rounding only.
-    bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
-    limit = q.data.grid.rules.max_rtt_ms
-    space: dict[str, Any] = {
-        "candidate_sites": len(q.data.candidates),
-        "max_sites": max_sites(q.data, split_model.rules_without()),
-        "parts": sum(n for _, n in q.kinds),
-        "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
-        "pairs": len(q.data.pairs),
-        "pairs_over_rtt": sum(limit is not None and q.data.rtt_ms(p) > limit for p in q.data.pairs),
-        "designs": sites.fibre.solved,
-        "questions": sites.solved,
-    }
-    if q.data.network is not None:
-        space |= security_space(q.data.network)
-    words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
-    return replace(proof.with_solution(placed), objective=value, bound=bound).certificate(
-        **words, seed=sites.seed, space=space
-    )
 
 
 def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:

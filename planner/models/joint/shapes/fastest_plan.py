@@ -125,29 +125,22 @@ class FastestSearch:
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
             return [SlowdownLevel(phi, phi, 0.0)]
-        parts = self._parts
-        if not parts or any(not len(x) for x in parts):
+        parts = [x for x in self.options.values() if len(x)]
+        if not parts:
             return []
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            usd = self._least_usd(sends, allreduce) - self._power_usd
+            tables = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
+            usd = q.least_sum(tables) - self._power_usd
             worth = np.isfinite(usd)
             if not every:
                 worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
-
-    @property
-    def _parts(self) -> list[DesignTable]:
-        return [self.options[g] for g in self.shape_problem.shape.blocks]
-
-    def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Return the least USD of a shape's fabrics and their power, by slowdown of sends."""
-        return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
 
     def _with_power(self, x: DesignTable) -> DesignTable:
         return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
@@ -158,9 +151,12 @@ class FastestSearch:
 
     @cached_property
     def _power_usd(self) -> float:
-        """Price in USD of the least power that a shape's fabrics draw, paid with the sites."""
-        usd = self._usd_per_mw  # none without a network
-        return usd * sum(float(x.mw.min()) for x in self._parts if len(x)) if usd else 0.0
+        """Price in USD of the least power that a shape's fabrics draw, paid with the sites; 0 where none has any."""
+        if not self._usd_per_mw:  # none without a network
+            return 0.0
+        mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
+        least = float(self.shape_problem.least_sum(mw)[0])
+        return self._usd_per_mw * least if math.isfinite(least) else 0.0
 
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return a shape's fastest network candidate, the cheapest of equals, that may be paid and beats the target."""
@@ -240,12 +236,7 @@ class FastestSearch:
         return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a shape's network candidate, infinite over the limit."""
-        steps = self._step_seconds(level, waves, rtt, limit)
-        return float(self.shape_problem.on_clock(steps)) if math.isfinite(steps) else math.inf
-
-    def _step_seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return a plan's network candidate's seconds of steps a sequence, infinite over the limit."""
+        """Return the clock seconds a sequence of a shape's network candidate, infinite over the limit."""
         # A round trip comes on top of everything.
         key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
         if key not in self.timed:
@@ -254,7 +245,7 @@ class FastestSearch:
             if found is None:
                 return math.inf
             self.timed[key] = found
-        return self.timed[key].seconds + later
+        return float(q.on_clock(self.timed[key].seconds + later))
 
     def _later_seconds(self, rtt: float) -> float:
         """Return the seconds a sequence that a round trip between a plan's sites adds to the shortest's."""

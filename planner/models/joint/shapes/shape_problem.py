@@ -297,6 +297,10 @@ class ShapeProblem:
         send, allreduce = np.where(late.any(axis=1), tried[np.argmax(late, axis=1)], np.inf).tolist()
         return send, allreduce
 
+    def least_sum(self, of: Mapping[int, Floats]) -> Floats:
+        """Return the sum over a shape's sites of values by a site's blocks."""
+        return np.asarray(np.sum([of[g] for g in self.shape.blocks], axis=0))
+
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
         """Return a shape's fabric templates by blocks of a site, less those too slow for the cutoff at any site."""
         # `shallow`: four tiers are left out too where fewer do.
