@@ -7,6 +7,7 @@ proof that other sites would not pay, and its time stays a lower bound.
 
 import itertools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +18,7 @@ from planner.errors import InputError
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.fabric_templates import Template
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
-from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
+from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.stage_split import LayerSplit
@@ -38,12 +39,6 @@ class SlowdownLevel:
     send: float
     allreduce: float
     usd: float
-
-
-def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
-    """Return whether a plan's sites need fabrics with WAN gateways: designed, and some fibre may end at a site."""
-    network = q.world.problem.instance.network
-    return network is not None and network.wan_gateway and (q.several or placed.wan is not None)
 
 
 def with_gateways(
@@ -271,9 +266,8 @@ class FastestSearch:
         """Whether the budget pays no fabrics for any plan of a shape, however slow they may be."""
         # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
         # column.
-        q = self.shape_problem
-        network, sites = q.world.problem.instance.network, q.world.sites
-        known = not q.several or not (sites is None or sites.designed or (network is not None and network.wan_gateway))
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        known = not q.several or not (sites is None or sites.designed or q.has_gateways)
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
@@ -313,7 +307,7 @@ class FastestSearch:
                 self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
                 return None
             templates = self._templates(c.level, placed)
-            if has_gateways(q, placed):
+            if q.has_gateways and (q.several or placed.wan is not None):  # some fibre may end at a site
                 wanted = self._gateways(c, placed, templates, most)
                 if wanted is None:
                     return None
@@ -347,17 +341,18 @@ class FastestSearch:
                 asked.append((waves, c.rtt_ms, usd))
             return usd > most + CENTS
 
-        first_behind(0, c.wavelengths, unpaid)  # more wavelengths take more ports, whatever the sites
+        # More wavelengths take more ports, whatever the sites: the costs met on the way to the fewest unpaid count.
+        bisect_left(range(1, c.wavelengths), True, key=unpaid)
         return None
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
+        parts = tuple(self._part(g) for g in q.shape.blocks)
         if sites is None or not sites.designed:
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
             self._ask(c.wavelengths, c.rtt_ms)
         else:
-            parts = tuple(self._part(g) for g in q.shape.blocks)
             circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
             floor = sites.joined_least(parts, circuit)
 
@@ -369,14 +364,24 @@ class FastestSearch:
                 return usd + c.level.usd > most + CENTS
 
             if q.several and floor + c.level.usd > most + CENTS:
-                first_behind(0, c.wavelengths, unpaid)
+                bisect_left(range(1, c.wavelengths), True, key=unpaid)
             if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
                 return
             self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
         if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
             # The shortest round trip at which the sites can be paid: the costs met on the way are recorded.
             longer = self._rtts[self._rtts.index(c.rtt_ms) + 1 :]
-            first(len(longer), lambda i: self._asked_floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS)
+
+            def paid(i: int) -> bool:
+                if sites is not None and sites.designed:
+                    usd = sites.least(parts, Circuit(c.wavelengths, longer[i], self._most_bytes))
+                    known = self.lower_bounds.get((c.wavelengths, longer[i]), 0.0)
+                    self.lower_bounds[c.wavelengths, longer[i]] = max(usd, known)
+                else:
+                    self._ask(c.wavelengths, longer[i])
+                return self.floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS
+
+            first(len(longer), paid)
 
     def _ask(self, waves: int, rtt: float) -> None:
         prices = self._prices
@@ -385,17 +390,6 @@ class FastestSearch:
         if prices.exact:  # at the longest round trip first, where the sites are cheapest: they may be as near as asked
             prices.ask(waves, self._rtts[-1])
         prices.ask(waves, rtt)
-
-    def _asked_floor(self, waves: int, rtt: float) -> float:
-        """Ask the site price in USD of a shape's parts without fabrics; return its lower bound."""
-        sites = self.shape_problem.world.sites
-        if sites is not None and sites.designed:
-            parts = tuple(self._part(g) for g in self.shape_problem.shape.blocks)
-            usd = sites.least(parts, Circuit(waves, rtt, self._most_bytes))
-            self.lower_bounds[waves, rtt] = max(usd, self.lower_bounds.get((waves, rtt), 0.0))
-        else:
-            self._ask(waves, rtt)
-        return self.floor(waves, rtt)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
         """List fabric templates of a shape's part that keep the slowdowns and may be worth their price."""
@@ -537,11 +531,10 @@ class FastestSearch:
         """Bound a plan's capital by number of wavelengths, given that sites cost `usd` at n and a round trip."""
         # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
         # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
-        world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
-        network, sites = world.problem.instance.network, world.sites if self.shape_problem.several else None
-        if sites is not None and sites.designed:
+        q, numbers = self.shape_problem, np.arange(len(self.shape_problem.min_fibre_usd))
+        if q.several and q.world.sites is not None and q.world.sites.designed:
             return np.where(numbers == n, usd, 0.0)
-        if sites is not None and network is not None and network.wan_gateway:
+        if q.several and q.has_gateways:
             return np.where(numbers >= n, usd, 0.0)
         return self._elsewhere(n, rtt, usd)
 
