@@ -196,6 +196,11 @@ class CheapestSearch(FastestSearch):
             self.shape_problem.world.give_up(usd=placed.capital_usd)
         return found
 
+    @property
+    def _most_bytes(self) -> float:
+        """Any number: all columns with a shape's racks share what sites cost."""
+        return 0.0
+
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         """Record nothing: for the cheapest plan any amount pays, so a refusal means no sites hold the parts."""
 

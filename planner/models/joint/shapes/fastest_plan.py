@@ -295,7 +295,12 @@ class FastestSearch:
             if bound > most + CENTS:
                 self._refuse(c, bound, most)
                 return None
-        parts, designed, size = tuple(self._part(g, c.level) for g in q.shape.blocks), sites.designed and q.several, 0.0
+        fabrics = {
+            g: tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(g, c.level))
+            for g, x in self.options.items()
+        }
+        parts = tuple(SitePart(g, q.traffic.racks(g), fabrics.get(g, ((0.0, 0.0),))) for g in q.shape.blocks)
+        designed, size = sites.designed and q.several, 0.0
         if designed:  # for the gradients that a stage exchanges between sites
             split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
             if split is None:
@@ -348,40 +353,20 @@ class FastestSearch:
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
-        parts = tuple(self._part(g) for g in q.shape.blocks)
-        if sites is None or not sites.designed:
+
+        def paid(waves: int, rtt: float) -> bool:
+            self._ask(waves, rtt)
+            return self.floor(waves, rtt) + c.level.usd <= most + CENTS
+
+        if sites is None or not (sites.designed and q.several):
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
-            self._ask(c.wavelengths, c.rtt_ms)
-        else:
-            circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
-            floor = sites.joined_least(parts, circuit)
-
-            def unpaid(waves: int) -> bool:
-                """Return whether a plan's exchange alone is unpaid over fewer wavelengths; record its price."""
-                usd = sites.joined_least(parts, Circuit(waves, c.rtt_ms, self._most_bytes))
-                if usd + c.level.usd > most + CENTS:
-                    self.lower_bounds[waves, c.rtt_ms] = usd
-                return usd + c.level.usd > most + CENTS
-
-            if q.several and floor + c.level.usd > most + CENTS:
-                bisect_left(range(1, c.wavelengths), True, key=unpaid)
-            if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
-                return
-            self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
-        if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
-            # The shortest round trip at which the sites can be paid: the costs met on the way are recorded.
+        if not paid(c.wavelengths, c.rtt_ms) and q.several:
+            # The fewest wavelengths, where prices follow from no others, and the shortest round trip at which the sites
+            # can be paid: the costs met on the way are recorded.
+            if sites is not None and sites.designed:
+                bisect_left(range(1, c.wavelengths), True, key=lambda n: not paid(n, c.rtt_ms))
             longer = self._rtts[self._rtts.index(c.rtt_ms) + 1 :]
-
-            def paid(i: int) -> bool:
-                if sites is not None and sites.designed:
-                    usd = sites.least(parts, Circuit(c.wavelengths, longer[i], self._most_bytes))
-                    known = self.lower_bounds.get((c.wavelengths, longer[i]), 0.0)
-                    self.lower_bounds[c.wavelengths, longer[i]] = max(usd, known)
-                else:
-                    self._ask(c.wavelengths, longer[i])
-                return self.floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS
-
-            first(len(longer), paid)
+            first(len(longer), lambda i: paid(c.wavelengths, longer[i]))
 
     def _ask(self, waves: int, rtt: float) -> None:
         prices = self._prices
@@ -389,7 +374,7 @@ class FastestSearch:
             return
         if prices.exact:  # at the longest round trip first, where the sites are cheapest: they may be as near as asked
             prices.ask(waves, self._rtts[-1])
-        prices.ask(waves, rtt)
+        prices.ask(waves, rtt, self._most_bytes)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
         """List fabric templates of a shape's part that keep the slowdowns and may be worth their price."""
@@ -412,17 +397,6 @@ class FastestSearch:
                 n = q.sizes[-1 - k]
                 found[s] = templates.template(q.traffic, n, self.options[n], self._chosen(n, level)[f])
         return found
-
-    def _part(self, blocks: int, level: SlowdownLevel | None = None) -> SitePart:
-        """Return a shape's site part with fabrics that keep the slowdowns, or a free one of least power."""
-        q, fabrics = self.shape_problem, [(0.0, 0.0)]
-        if q.world.templates is not None:
-            x = self.options[blocks]
-            if level is not None:
-                fabrics = [(float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)]
-            elif len(x):
-                fabrics = [(0.0, float(x.mw.min()))]
-        return SitePart(blocks, q.traffic.racks(blocks), tuple(fabrics))
 
     @cached_property
     def _wavelengths(self) -> Ints:
@@ -449,7 +423,8 @@ class FastestSearch:
         mw, racks = sites.min_fabric_mw(q.traffic.rails), [(g, q.traffic.racks(g)) for g in q.shape.blocks]
         parts = tuple(sites.part(g, n, n * mw) for g, n in racks)
         own = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
-        found: Prices = sites.prices.setdefault(parts, own)
+        # Those for some bytes of a stage alone are of this column.
+        found: Prices = own if self._most_bytes else sites.prices.setdefault(parts, own)
         return found
 
     @cached_property
@@ -495,7 +470,7 @@ class FastestSearch:
         # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
-        prices = None if sites is None or sites.designed else self._prices
+        prices = self._prices
         if sites is None or not q.several:
             alone = 0.0 if prices is None else prices.lower(0, rtt)
             return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])

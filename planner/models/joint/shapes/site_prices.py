@@ -104,8 +104,11 @@ class Prices:
             return True
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
-    def ask(self, waves: int, rtt: float) -> None:
-        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones."""
+    def ask(self, waves: int, rtt: float, stage_bytes: float = 0.0) -> None:
+        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones.
+
+        Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
+        """
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
@@ -114,7 +117,7 @@ class Prices:
         for trip in (max(rtt, nearer), rtt):
             if self.is_known(waves, rtt):
                 return
-            circuit = Circuit(waves, trip) if self.several else None
+            circuit = Circuit(waves, trip, stage_bytes) if self.several else None
             placed = self.cheapest(circuit) if self.exact else None
             usd = math.inf if placed is None else placed.capital_usd
             usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
