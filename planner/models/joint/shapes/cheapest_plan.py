@@ -7,6 +7,7 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 import heapq
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import le
@@ -160,22 +161,17 @@ class CheapestSearch(FastestSearch):
 
     def _longest(self, c: SlowdownChoice) -> int:
         """Return the index of the longest round trip at which a cheapest plan's slowdowns meet the cutoff."""
-        low, high = 0, len(self._rtts) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._in_time(c.level, c.waves, self._rtts[middle]) else (low, middle - 1)
-        return low
+        return bisect_left(self._rtts, True, lo=1, key=lambda rtt: not self._in_time(c.level, c.waves, rtt)) - 1
 
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
         """Return whether slower fabrics meet a cheapest plan's cutoff too: they include these templates."""
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return False
-        sends, allreduces = (sorted({getattr(x, n) for x in self.levels}) for n in ("send", "allreduce"))
-        next_send = [x for x in sends if x > c.level.send][:1]
-        next_allreduce = [x for x in allreduces if x > c.level.allreduce][:1]
-        slower = [SlowdownLevel(x, c.level.allreduce, 0.0) for x in next_send]
-        slower += [SlowdownLevel(c.level.send, x, 0.0) for x in next_allreduce]
+        sends = [x.send for x in self.levels if x.send > c.level.send]
+        allreduces = [x.allreduce for x in self.levels if x.allreduce > c.level.allreduce]
+        slower = [replace(c.level, send=min(sends))] if sends else []
+        slower += [replace(c.level, allreduce=min(allreduces))] if allreduces else []
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
     def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:

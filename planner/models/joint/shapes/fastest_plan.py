@@ -384,11 +384,8 @@ class FastestSearch:
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return [int(fits[0])]
-        kept: list[int] = []
-        for i in fits.tolist():
-            if not kept or x.mw[i] < x.mw[kept[-1]]:
-                kept.append(i)
-        return kept
+        less = np.minimum.accumulate(np.append(np.inf, x.mw[fits]))[:-1]
+        return [*map(int, fits[x.mw[fits] < less])]
 
     def _templates(self, level: SlowdownLevel, placed: PlacedParts | None) -> dict[str, Template]:
         q, templates, found = self.shape_problem, self.shape_problem.world.templates, dict[str, Template]()
