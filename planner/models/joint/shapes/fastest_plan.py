@@ -291,7 +291,7 @@ class FastestSearch:
             return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
         if q.several and not sites.designed and math.isfinite(most):
             self._ask(c.wavelengths, c.rtt_ms)
-            bound = self.floor(c.wavelengths, c.rtt_ms) + c.level.usd
+            bound = float(self._lower_bounds(c.rtt_ms)[c.wavelengths]) + c.level.usd
             if bound > most + CENTS:
                 self._refuse(c, bound, most)
                 return None
@@ -356,7 +356,7 @@ class FastestSearch:
 
         def paid(waves: int, rtt: float) -> bool:
             self._ask(waves, rtt)
-            return self.floor(waves, rtt) + c.level.usd <= most + CENTS
+            return bool(self._lower_bounds(rtt)[waves] + c.level.usd <= most + CENTS)
 
         if sites is None or not (sites.designed and q.several):
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
@@ -458,11 +458,8 @@ class FastestSearch:
             total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
         return total
 
-    def floor(self, waves: int, rtt: float) -> float:
-        """Bound a shape's capital in USD without fabrics from below."""
-        return float(self._lower_bounds(rtt)[waves])
-
     def _lower_bounds(self, rtt: float) -> Floats:
+        """Bound a shape's capital in USD without fabrics from below, by wavelengths."""
         # The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
         # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
