@@ -107,18 +107,12 @@ class FibreDesigns:
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = data.fibre, options
             net, options = self.routes[pair]
-            w, least = self.data.wan, np.full(self._counts.shape, np.inf)
-            sent = 2.0 if w.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
-            rate = self._counts * w.wavelength_gbps * 1e9 / w.headroom_factor
+            trip, least = self.data.wan.round_trips / 1e3, np.full(self._counts.shape, np.inf)
             for option in options:
                 waves, total = dict[str, Floats](), np.zeros(self._counts.shape)
                 for route in (option.primary, option.backup or ()):
-                    late = w.round_trips / 1e3 * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
-                    need = sent * self._counts
-                    if stage_bytes and late:  # seconds longer than those that the step counts on
-                        share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that is left
-                        with np.errstate(divide="ignore"):
-                            need = np.where(share > 0, np.ceil(need / np.maximum(share, 1e-300) - 1e-9), np.inf)
+                    late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
+                    need = self._waves(late, stage_bytes)
                     waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
                 for e, n in waves.items():
                     x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
@@ -126,3 +120,13 @@ class FibreDesigns:
                 least = np.minimum(least, total)
             self.tables[key] = least * (1 - 1e-12)
         return self.tables[key]
+
+    def _waves(self, late: float, stage_bytes: float) -> Floats:
+        """Compute the wavelengths of a fibre route `late` seconds longer, by those that the step counts on."""
+        sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
+        if not stage_bytes or not late:
+            return np.asarray(sent * self._counts)
+        rate = self._counts * self.data.wan.wavelength_gbps * 1e9 / self.data.wan.headroom_factor
+        share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
+        with np.errstate(divide="ignore"):
+            return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)
