@@ -59,6 +59,7 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     """Create the site MILP's binaries of the part and fabric at each site, and fabric load in MW where it counts."""
     candidates = list(q.data.candidates)
     m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
+    m.holds = pyo.Expression(candidates, rule=lambda m, x: sum(m.part[x, k] for k in range(len(q.kinds))))
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
     several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
     m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
@@ -82,20 +83,12 @@ def set_values(m: Any, values: Values) -> None:
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
-def holding(m: Any, site: str) -> Any:
-    """Return the site MILP's expression of whether a site holds a part: 0 or 1."""
-    return sum(m.part[y, k] for y, k in m.part if y == site)
-
-
 def place_parts(m: Any, q: SiteQuestion) -> None:
     """State in the site MILP that every part is at a site, and no two at one."""
-    kinds = range(len(q.kinds))
     m.place_parts = pyo.Constraint(
-        kinds, rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
+        range(len(q.kinds)), rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
     )
-    m.one_part = pyo.Constraint(
-        list(q.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in kinds) <= m.open[x]
-    )
+    m.one_part = pyo.Constraint(list(q.data.candidates), rule=lambda m, x: m.holds[x] <= m.open[x])
 
 
 def pin_blocks(m: Any, q: SiteQuestion) -> None:
@@ -137,14 +130,13 @@ def join_sites(m: Any, q: SiteQuestion) -> None:
     m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
     others = sum(n for _, n in q.kinds) - 1
     ends = [(p, x) for p in m.lit for x in p]
-    holds = {x: holding(m, x) for x in q.data.candidates}
     several = range(len(ends) if others > 1 else 0)
-    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
+    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= m.holds[ends[i][1]])
     joined: dict[str, list[Any]] = {x: [] for x in q.data.candidates}
     for p, x in ends:
         joined[x].append(m.lit[p])
     m.join_sites = pyo.Constraint(
-        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] == 0
+        list(joined) if q.circuit else [], rule=lambda m, x: sum(joined[x]) - others * m.holds[x] == 0
     )
 
 
@@ -156,7 +148,7 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
     def row(m: Any, i: int) -> Any:
         x = sets[i]
         other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
-        other += sum(1 - holding(m, s) for s in x.holding)
+        other += sum(1 - m.holds[s] for s in x.holding)
         priced = [] if q.designs[x] is None else [m.designed[i]]
         return sum(priced) + other >= 1
 
