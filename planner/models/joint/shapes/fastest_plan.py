@@ -88,7 +88,7 @@ class FastestSearch:
     shape_problem: ShapeProblem
     cutoff: float  # seconds a sequence that a plan must be below
     likely: bool = False  # only plans of stages as even as can be are sought
-    # Of capital without fabric, by wavelengths and round trip.
+    # Of capital without fabric, by wavelengths and round trip, as a class of shapes has learned them.
     lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
     floor_tables: dict[float, tuple[tuple[int, int, float, float], Floats]] = field(default_factory=dict)
     # Wavelengths, round trip and capital with fabrics.
