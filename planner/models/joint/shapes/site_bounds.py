@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.models.joint.joint_world import CENTS, EPS
 from planner.models.joint.shapes.site_milp import stated
 from planner.models.joint.shapes.site_question import (
     COARSE_BITS,
@@ -29,6 +28,8 @@ from planner.models.joint.strategy_space import Floats
 from planner.physics.training.step_prediction import LayoutFibre
 from planner.solvers.outcome import UnansweredError
 
+EPS = 1e-9
+CENTS = 0.005
 CAMPUS_GAP = 0.003  # of a MILP whose bound alone counts
 MUCH_USD = 1e29  # above any budget: no limit is meant
 
