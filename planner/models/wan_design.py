@@ -23,11 +23,11 @@ from planner.physics.site import fibre, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
-from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, UNPRICED, WAN_FORMULATION
+from planner.plan.certificate import ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, Stop, Values, Way, relative_gap, second_proof
-from planner.solvers.registry import run_milp
+from planner.solvers.outcome import Outcome, Stop, Values, relative_gap
+from planner.solvers.registry import second_proof
 from planner.solvers.signals import Deadline
 
 
@@ -140,25 +140,32 @@ def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Dema
 Term = tuple[str, int, float]  # demand, option, rate on the edge
 
 
-def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
-    """Build the WAN's MILP without an objective; `elastic` lets edges exceed their wavelengths, by `missing`."""
+def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
+    """Build the WAN's MILP in which the exchange and all traffic with a route are carried, at the least cost.
+
+    The cost is capital in M$, or where nothing is priced wavelengths times 1000 km. `elastic` leaves the traffic out
+    and lets edges exceed their wavelengths, by `missing` Gbps in all, which is then what it minimises.
+    """
     model = pyo.ConcreteModel()
     choices = [(demand, i) for demand in data.demands for i in range(len(data.options[demand]))]
     used = {edge for d, i in choices for edge in data.options[d][i].edges}
     edges = {edge: data.fibre.edges[edge] for edge in sorted(used)}
-    whole, free = pyo.NonNegativeIntegers, pyo.NonNegativeReals
+    whole = pyo.NonNegativeIntegers
     binary = {demand: pyo.Reals if own.priority else pyo.Binary for demand, own in data.demands.items()}
     model.share = pyo.Var(choices, bounds=(0, 1), domain=lambda _, demand, *__: binary[demand])
     model.waves = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, data.max_wavelengths(edges[e])))
     model.pairs = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, edges[e].max_pairs))
-    model.missing = pyo.Var(list(edges) if elastic else [], domain=free)
+    model.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
+    model.shares = pyo.Expression(
+        list(data.demands), rule=lambda m, demand: sum(m.share[demand, i] for i in range(len(data.options[demand])))
+    )
     # The gradient exchange is carried whole, each link of it on one route; of each other demand at most all.
     exchange, traffic = (
         [key for key, own in data.demands.items() if bool(own.priority) == later and data.options[key]]
         for later in (False, True)
     )
-    model.carried = pyo.Constraint(exchange, rule=lambda model, demand: shares(model, data, demand) == 1)
-    model.admitted = pyo.Constraint(traffic, rule=lambda model, demand: shares(model, data, demand) <= 1)
+    model.carried = pyo.Constraint(exchange, rule=lambda m, demand: m.shares[demand] == 1)
+    model.admitted = pyo.Constraint(traffic, rule=lambda m, demand: m.shares[demand] <= 1)
     # The load of each edge is within its wavelengths, in the normal state and while any other edge is cut.
     terms = loads(data)
 
@@ -171,12 +178,20 @@ def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     # And these are within its leased fibre pairs.
     most = data.wan.max_wavelengths_per_pair
     model.fibre_pairs = pyo.Constraint(list(edges), rule=lambda m, edge: m.waves[edge] <= most * m.pairs[edge])
+    prices = {name: edge.prices if data.priced else (0.0, edge.route_km) for name, edge in edges.items()}
+    model.cost = pyo.Expression(
+        expr=sum(
+            pair / data.unit * model.pairs[edge] + wave / data.unit * model.waves[edge]
+            for edge, (pair, wave) in prices.items()
+        )
+    )
+    if not elastic:
+        model.all = pyo.Constraint(traffic, rule=lambda m, demand: m.shares[demand] >= 1)
+    for demand, i in model.share if elastic else ():
+        if data.demands[demand].priority:
+            model.share[demand, i].fix(0.0)
+    model.goal = pyo.Objective(expr=sum(model.missing.values()) if elastic else model.cost)
     return model
-
-
-def shares(model: Any, data: WanData, demand: str) -> Any:
-    """Return the share of a WAN demand that the MILP's routes carry."""
-    return sum(model.share[demand, i] for i in range(len(data.options[demand])))
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
@@ -201,15 +216,6 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     return found
 
 
-def cost(model: Any, data: WanData) -> Any:
-    """Return the capital of a WAN design in M$; where nothing is priced, wavelengths times 1000 km."""
-    edges = {edge: data.fibre.edges[edge] for edge in model.waves}
-    if not data.priced:
-        return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
-    usd = {name: edge.prices for name, edge in edges.items()}  # of a fibre pair and of a wavelength
-    return sum(pair / 1e6 * model.pairs[edge] + wave / 1e6 * model.waves[edge] for edge, (pair, wave) in usd.items())
-
-
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
     """Return the mark of a WAN plan's bound: BOUNDED by the relaxation's duals, CONFIRMED by CP-SAT, in `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
@@ -217,15 +223,9 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
         return ON_TRUST
     data = gather(instance, request)
     model = stated(data)
-
-    def priced_bound(bound: float | None) -> float | None:
-        return None if bound is None else bound * data.unit
-
-    ways: list[Way] = [
-        (BOUNDED, lambda limit: priced_bound(highs.lower_bound(model, time_limit=limit))),
-        (CONFIRMED, lambda limit: priced_bound(run_milp(model, solver="cpsat", time_limit=limit, seed=seed).bound)),
-    ]
-    return second_proof(plan.certificate.bound, ways, seconds)
+    return second_proof(
+        plan.certificate.bound, lambda: model, lambda: model, unit=data.unit, seconds=seconds, seed=seed
+    )
 
 
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
@@ -241,7 +241,27 @@ def with_plan(
     of = outcome.solution.of if outcome.solution else float
     every = {key: of(variable) for key, variable in model.share.items()}
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
-    edges = tuple(_edges(data, shares))
+    peak, edges = dict[str, float](), list[WanEdge]()
+    for (name, _), terms in loads(data).items():
+        load = math.fsum(rate * shares.get((demand, i), 0.0) for demand, i, rate in terms)
+        peak[name] = max(peak.get(name, 0.0), load)
+    for name, gbps in sorted(peak.items()):
+        edge = data.fibre.edges[name]
+        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(edge))
+        if waves:
+            edges.append(
+                WanEdge(
+                    id=name,
+                    a=edge.a,
+                    b=edge.b,
+                    route_km=edge.route_km,
+                    peak_gbps=gbps,
+                    wavelengths=waves,
+                    fibre_pairs=wan.fibre_pairs(data.wan, waves),
+                    capacity_gbps=waves * data.wan.wavelength_gbps,
+                    usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
+                )
+            )
     full = [edge.id for edge in edges if edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])]
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
@@ -256,6 +276,13 @@ def with_plan(
     )
     request = data.request
     size, window = request.exchange.stage_bytes, request.exchange.window_seconds
+    needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
+    rate, forms = needs[data.form] if data.form else math.inf, list[ExchangeForm]()
+    for form, need in needs.items():
+        seconds = wan.seconds(form, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
+        link_gbps = need if math.isfinite(need) else None
+        fields = {"name": form.name, "order": form.order, "link_gbps": link_gbps, "seconds": seconds}
+        forms.append(ExchangeForm.model_validate(fields))
     certificate = result.certificate(
         formulation=WAN_FORMULATION,
         minimizes=LEAST_CAPITAL if data.priced else UNPRICED,
@@ -273,49 +300,14 @@ def with_plan(
     plan = WanPlan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,
-        forms=_forms(data),
+        forms=tuple(forms),
         protection="one_cut" if data.wan.protection == "one_cut" else "none",
         demands=tuple(_demand(data, demand, shares, full) for demand in data.demands),
-        edges=edges,
+        edges=tuple(edges),
         capex_usd=capital,
         certificate=certificate,
     )
     return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")
-
-
-def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
-    peak: dict[str, float] = {}
-    for (name, _), terms in loads(data).items():
-        load = math.fsum(rate * shares.get((demand, i), 0.0) for demand, i, rate in terms)
-        peak[name] = max(peak.get(name, 0.0), load)
-    for name, gbps in sorted(peak.items()):
-        edge = data.fibre.edges[name]
-        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(edge))
-        if waves:
-            yield WanEdge(
-                id=name,
-                a=edge.a,
-                b=edge.b,
-                route_km=edge.route_km,
-                peak_gbps=gbps,
-                wavelengths=waves,
-                fibre_pairs=wan.fibre_pairs(data.wan, waves),
-                capacity_gbps=waves * data.wan.wavelength_gbps,
-                usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
-            )
-
-
-def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
-    window = data.request.exchange.window_seconds
-    needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
-    rate = needs[data.form] if data.form else math.inf
-    forms = []
-    for form, need in needs.items():
-        seconds = wan.seconds(form, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
-        link_gbps = need if math.isfinite(need) else None
-        fields = {"name": form.name, "order": form.order, "link_gbps": link_gbps, "seconds": seconds}
-        forms.append(ExchangeForm.model_validate(fields))
-    return tuple(forms)
 
 
 def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDemand:
@@ -375,14 +367,6 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     return with_plan(data, model, outcome, options.seed, deadline, proven=proven)
 
 
-def stated(data: WanData) -> pyo.ConcreteModel:
-    """Build the WAN's MILP in which the exchange and all traffic with a route are carried, at the least cost."""
-    model = build(data)
-    model.all = pyo.Constraint(list(model.admitted), rule=lambda model, demand: shares(model, data, demand) >= 1)
-    model.goal = pyo.Objective(expr=cost(model, data))
-    return model
-
-
 def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
     limit, seed, threads = deadline.limit, options.seed, options.threads
     return highs.run(model, time_limit=limit, gap=options.gap, absolute_gap=0.0, seed=seed, threads=threads)
@@ -395,14 +379,14 @@ def _by_priority(model: Any, data: WanData, options: Options, deadline: Deadline
     for level in sorted({data.demands[demand].priority for demand in traffic}):
         rates = {demand: data.requested_gbps(demand) for demand in traffic if data.demands[demand].priority == level}
         total = max(sum(rates.values()), 1e-12)
-        admitted = sum(rate / total * shares(model, data, demand) for demand, rate in rates.items())
+        admitted = sum(rate / total * model.shares[demand] for demand, rate in rates.items())
         model.goal.set_value(-admitted)
         outcome = _run(model, options, deadline)
         if outcome.objective is None:
             return outcome, False
         proven &= (relative_gap(outcome.objective, outcome.bound) or 0.0) <= PRIORITY_GAP
         model.admitted_before.add(admitted >= -outcome.objective - ROUNDING)
-    model.goal.set_value(cost(model, data))
+    model.goal.set_value(model.cost)
     return _run(model, options, deadline), proven
 
 
@@ -423,11 +407,7 @@ def _no_route(data: WanData, demand: str) -> str:
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
     """Minimise the Gbps missing over fibre edges for the exchange alone; `detail` names the edges and rates."""
-    model = build(data, elastic=True)
-    for demand, i in model.share:
-        if data.demands[demand].priority:
-            model.share[demand, i].fix(0.0)
-    model.goal = pyo.Objective(expr=sum(model.missing.values()))
+    model = stated(data, elastic=True)
     outcome = _run(model, options, deadline)
     if outcome.solution is None:
         return outcome

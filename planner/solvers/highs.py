@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import Any
 
 import highspy
 import numpy as np
@@ -110,35 +110,22 @@ _DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Stra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyRow:
-    """One lazy row `values · x[columns] <= upper` over the columns of a `RowSource`."""
+    """One lazy row `values · x[columns] <= upper` over the columns of its source."""
 
     columns: npt.NDArray[np.int64]
     values: Floats
     upper: float
 
 
-class RowSource(Protocol):
-    """Lazy rows of a MILP: added to HiGHS only once a point breaks them."""
-
-    columns: Sequence[Any]  # Pyomo variables
-    gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
-
-    def known(self) -> list[LazyRow]:
-        """Return the lazy rows added to HiGHS so far."""
-
-    def forget(self) -> None:
-        """Take all lazy rows back: none is in HiGHS any more."""
-
-    def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return lazy rows that a point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
-
-
 class HighsSearch:
-    """A search by HiGHS of one MILP, translated once; lazy rows are added to it as points break them."""
+    """A search by HiGHS of one MILP, translated once; its source of lazy rows, if any, adds them as points break them.
 
-    def __init__(
-        self, model: pyo.ConcreteModel, rows: RowSource | None, options: dict[str, Any], time_limit: float | None
-    ) -> None:
+    The source has `columns`, Pyomo variables; `gates`, whole columns and the binaries without which they are zero;
+    `known()`, the rows met so far; `forget()`, after which none is in HiGHS; and `broken(point, whole, quick)`, those
+    that a point breaks: `whole` if its integers are, `quick` if slow rows may be left out.
+    """
+
+    def __init__(self, model: pyo.ConcreteModel, rows: Any, options: dict[str, Any], time_limit: float | None) -> None:
         self.stated = highs_model(model)
         self.h, self.column = statuses.loaded(self.stated.lp), self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
@@ -334,7 +321,7 @@ def run(
     statuses.require_highs()
     deadline, lazy = Deadline(time_limit), getattr(model, "lazy", None)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
-    stated: list[HighsModel] = []  # once, for both runs
+    stated = cache(highs_model)  # once, for both runs
 
     def once(presolve: bool) -> Outcome[Values]:
         options = _options(gap=gap or 0.0, distance=distance, seed=seed, threads=threads or 1, presolve=presolve)
@@ -346,8 +333,7 @@ def run(
             search.restore()
             write_highs(stem, h)  # once more, with the rows that were added
         else:
-            built = stated[0] if stated else highs_model(model)
-            stated[:] = [built]
+            built = stated(model)
             options |= QUICK_ROOT if len(built.column) < SMALL else {}
             h, names = statuses.loaded(built.lp), built.names if models_wanted() else ()
             stem, result = statuses.run_at_once(h, options, clock.seconds, names)

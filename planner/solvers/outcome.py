@@ -1,6 +1,6 @@
 """The outcome of a solve, for every back end: why it stopped, solution, bound, or the smallest conflict of rules."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from planner.plan.certificate import ON_TRUST, Certificate, Status
-from planner.solvers.signals import Deadline
+from planner.plan.certificate import Certificate, Status
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -212,21 +211,6 @@ def run_twice(
     stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
     detail = f"infeasible in one run, {second.detail or second.stop} in another"
     return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)
-
-
-Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bound that it finds within given seconds
-
-
-def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
-    """Return the mark of the first second proof whose bound reaches the claimed one within `seconds`; else ON_TRUST."""
-    if claimed is None:
-        return ON_TRUST
-    deadline = Deadline(seconds)
-    for mark, least in ways:
-        bound = None if deadline.passed else least(deadline.limit)
-        if bound is not None and bound >= claimed * (1 - TOLERANCE):
-            return mark
-    return ON_TRUST
 
 
 Conflicting = Callable[[frozenset[str]], bool]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from planner.physics.site.fibre import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
 from planner.report.statements import sites_and_fabric
-from planner.solvers.outcome import Outcome, Stop, second_proof
+from planner.solvers import highs, registry
+from planner.solvers.outcome import Outcome, Stop
 
 OPTIONS = Options()
 SQUARE = [edge("n0", "n1", 1000), edge("n1", "n4", 2000), edge("n0", "n2", 1200), edge("n2", "n4", 2200)]
@@ -200,19 +202,33 @@ def test_a_design_that_leaves_traffic_out_stays_on_trust() -> None:
     assert confirmed(instance, request, plan, 20.0) == ON_TRUST
 
 
-def test_the_first_way_that_reaches_the_claim() -> None:
-    """Ways are asked in their order, one that finds too little or nothing is passed over, up to rounding."""
+@pytest.mark.parametrize(
+    ("duals", "cpsat", "mark"),
+    [
+        (10.0 * (1 - 5e-7), 11.0, BOUNDED),  # up to rounding
+        (9.0, 10.0, CONFIRMED),
+        (None, 10.0, CONFIRMED),
+        (9.0, 9.0, ON_TRUST),
+        (None, None, ON_TRUST),
+    ],
+)
+def test_the_first_way_that_reaches_the_claim(
+    duals: float | None, cpsat: float | None, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Duals are asked first, then CP-SAT; one that finds too little or nothing is passed over."""
     asked: list[str] = []
 
-    def way(name: str, bound: float | None) -> tuple[str, object]:
-        def least(_: float | None) -> float | None:
-            asked.append(name)
-            return bound
+    def bound(way: str, found: float | None) -> float | None:
+        asked.append(way)
+        return found
 
-        return name, least
+    monkeypatch.setattr(highs, "lower_bound", lambda *_, **__: bound("duals", duals))
+    monkeypatch.setattr(registry, "run_milp", lambda *_, **__: SimpleNamespace(bound=bound("cpsat", cpsat)))
 
-    low, none, high = way("low", 9.0), way("none", None), way(BOUNDED, 10.0 * (1 - 5e-7))
-    assert second_proof(10.0, [low, none, high, way("late", 11.0)], None) == BOUNDED  # type: ignore[list-item]
-    assert asked == ["low", "none", BOUNDED]
-    assert second_proof(10.0, [low, none], None) == ON_TRUST  # type: ignore[list-item]
-    assert second_proof(None, [high], None) == second_proof(10.0, [high], 0.0) == ON_TRUST  # type: ignore[list-item]
+    def again(claimed: float | None, seconds: float | None = None) -> str:
+        return registry.second_proof(claimed, dict, dict, unit=1e6, seconds=seconds, seed=0)
+
+    assert again(10.0e6) == mark
+    assert asked == ["duals", "cpsat"][: 1 if mark == BOUNDED else 2]
+    assert again(None) == again(10.0e6, 0.0) == ON_TRUST
+    assert len(asked) == (1 if mark == BOUNDED else 2)

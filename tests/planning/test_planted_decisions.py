@@ -52,7 +52,7 @@ def joint_of_sites() -> Answer:
 def joint_without_duals() -> Answer:
     """Return the same where the duals of a relaxation prove nothing, so that CP-SAT is asked."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.models.joint.shapes.chosen_sites.lower_bound", lambda *_, **__: None)
+        patch.setattr("planner.solvers.highs.lower_bound", lambda *_, **__: None)
         return joint_of_sites()
 
 

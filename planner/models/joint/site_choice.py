@@ -15,7 +15,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.shapes.fibre_design import LARGE_BYTES, FibreDesigns
-from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated, total_musd
+from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated
 from planner.models.joint.shapes.site_question import (
     CENT_MUSD,
     Circuit,
@@ -422,6 +422,6 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
         steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
         pairs=pairs if q.circuit is not None else (),
         rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
-        capital_usd=float(pyo.value(total_musd(m, q))) * 1e6,
+        capital_usd=float(pyo.value(m.total)) * 1e6,
         proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
     )

@@ -42,12 +42,9 @@ def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: b
         return model.generated[node] + inflow == by_node[node].load_mw + site
 
     model.balance = pyo.Constraint(list(data.graph) if transport else [], rule=row)
-    if network is not None:
-        _island_balance(model, data, network)
-
-
-def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
-    """Require in each island of the existing grid that generation and inflow over new circuits equal the load."""
+    if network is None:
+        return
+    # In each island of the existing grid generation and inflow over new circuits equal the load.
     keys = network.circuits_to_build
     limit = max((variable.ub for variable in model.generated.values()), default=0.0)
     model.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
@@ -66,11 +63,11 @@ def _island_balance(model: Any, data: SplitData, network: DcNetwork) -> None:
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
     islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
 
-    def row(_: Any, i: int) -> Any:
+    def island_row(_: Any, i: int) -> Any:
         # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
         return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
 
-    model.island_balance = pyo.Constraint(islands, rule=row)
+    model.island_balance = pyo.Constraint(islands, rule=island_row)
 
 
 def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
@@ -151,28 +148,6 @@ def columns(model: Any, network: DcNetwork) -> list[Any]:
         *(model.circuit_flow[key] for key in network.circuits_to_build),
         *(None if extra is None else extra[site] for site in network.candidates),
     ]
-
-
-def headroom(model: Any, data: SplitData) -> None:
-    """Limit the draw in MW of each balancing authority's sites to its headroom."""
-    areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
-    limit = {area: data.authorities[area].headroom_mw for area in areas}
-    model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
-
-
-def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
-    """Bound a site's modules by the headroom of its balancing authority, or the campus's by that of all."""
-    if not data.grid.rules.headroom:
-        return None
-    areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
-    return modules_within(data, "headroom", sum(data.authorities[area].headroom_mw for area in areas), len(areas))
-
-
-def _headroom_sentence(data: SplitData) -> str:
-    areas = sorted({candidate.balancing_authority for candidate in data.candidates.values()})
-    total = sum(data.authorities[area].headroom_mw for area in areas)
-    each = ", ".join(f"{area} {megawatts(data.authorities[area].headroom_mw)}" for area in areas)
-    return f"headroom is {each}" + (f" ({megawatts(total)} in all)" if len(areas) > 1 else "")
 
 
 def generation(model: Any, data: SplitData) -> None:
@@ -268,15 +243,6 @@ def security(model: Any, data: SplitData) -> None:
 
 AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
 GRID_RULES = (
-    Rule(
-        headroom,
-        _headroom_sentence,
-        "grid",
-        yearly=True,
-        unit="MW",
-        max_modules=_headroom_modules,
-        max_site_modules=_headroom_modules,
-    ),
     Rule(generation, _generation_sentence, "grid", yearly=True, unit="MW", max_modules=_generation_modules),
     Rule(rating, _rating_sentence, "grid", yearly=True, index_names=1, unit="MW"),
     Rule(

@@ -19,7 +19,6 @@ The rule after a contingency, which the checker replays from the physics alone:
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -61,6 +60,7 @@ class Contingencies:
     def __post_init__(self) -> None:
         net, available = self.topology.network, self.network.available_mw
         lost_mw = self.network.unit_share * available
+        self.responses: list[Batch] | None = None  # once worked out, where they are few
         self.sites_at: dict[int, list[int]] | None = None  # candidates of which one must be open for a line to count
         if self.network.grid.rules.n1 == "full":
             self.lines, self.units = list(range(len(self.topology.lines))), np.flatnonzero(lost_mw > 0).tolist()
@@ -97,21 +97,17 @@ class Contingencies:
 
     def batches(self) -> Iterable[Batch]:
         """Return the outage factors of all contingencies in batches, computed anew where too many to store."""
-        few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
-        return self._stored if few else chain(self._circuits(), self._responses())
-
-    @cached_property
-    def _stored(self) -> list[Batch]:
         # What a circuit shifts is the same in every year; who responds to a split or a lost unit is not.
-        stored = self.network.outage_factors
-        if self.topology.condition not in stored:
-            stored[self.topology.condition] = list(self._circuits())
-        return [*stored[self.topology.condition], *self._responses()]
-
-    def _circuits(self) -> Iterator[Batch]:
-        net = self.topology.network
-        for lines in _batched([line for line in self.lines if line not in net.bridges]):
-            yield Batch(False, np.asarray(lines), net.lodf(lines))
+        net, built, stored = self.topology.network, self.topology.condition, self.network.outage_factors
+        whole = _batched([line for line in self.lines if line not in net.bridges])
+        circuits = (Batch(False, np.asarray(lines), net.lodf(lines)) for lines in whole)
+        if (len(self.lines) + len(self.units)) * len(self.topology.lines) > MAX_STORED:
+            return chain(circuits, self._responses())
+        if built not in stored:
+            stored[built] = list(circuits)
+        if self.responses is None:
+            self.responses = list(self._responses())
+        return [*stored[built], *self.responses]
 
     def _responses(self) -> Iterator[Batch]:
         net, available = self.topology.network, self.network.available_mw

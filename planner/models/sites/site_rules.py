@@ -121,11 +121,6 @@ def _budget_sentence(data: SplitData) -> str:
     return f"limits.budget_usd is {budget}, a module costs at least {money(module)}{years}{opened}"
 
 
-def _paid_modules(data: SplitData) -> float | None:
-    usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
-    return None if usd is None or module <= 0 else usd / 1e6 / module
-
-
 def site_count(model: Any, data: SplitData) -> None:
     """Limit the number of open sites of the campus."""
     if data.grid.rules.max_sites is not None:
@@ -137,6 +132,28 @@ def facility_power(model: Any, data: SplitData) -> None:
     limit = data.instance.limits.facility_power_mw
     if limit is not None:
         model.facility_power = pyo.Constraint(expr=load_mw(model, data, data.candidates) <= limit)
+
+
+def headroom(model: Any, data: SplitData) -> None:
+    """Limit the draw in MW of each balancing authority's sites to its headroom."""
+    areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
+    limit = {area: data.authorities[area].headroom_mw for area in areas}
+    model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
+
+
+def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
+    """Bound a site's modules by the headroom of its balancing authority, or the campus's by that of all."""
+    if not data.grid.rules.headroom:
+        return None
+    areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
+    return modules_within(data, "headroom", sum(data.authorities[area].headroom_mw for area in areas), len(areas))
+
+
+def _headroom_sentence(data: SplitData) -> str:
+    areas = sorted({candidate.balancing_authority for candidate in data.candidates.values()})
+    total = sum(data.authorities[area].headroom_mw for area in areas)
+    each = ", ".join(f"{area} {megawatts(data.authorities[area].headroom_mw)}" for area in areas)
+    return f"headroom is {each}" + (f" ({megawatts(total)} in all)" if len(areas) > 1 else "")
 
 
 def fault_split(model: Any, data: SplitData) -> None:
@@ -388,6 +405,7 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     return joined + (f", and carries no exchange between {tried}" if tried else "")
 
 
+# Those that say most to the user first.
 SITE_RULES = (
     Rule(
         demand,
@@ -404,7 +422,18 @@ SITE_RULES = (
         max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(budget, _budget_sentence, "split", unit="USD", scale=1e6, max_modules=_paid_modules),
+    Rule(
+        budget,
+        _budget_sentence,
+        "split",
+        unit="USD",
+        scale=1e6,
+        max_modules=lambda data: (
+            None
+            if (usd := data.instance.limits.budget_usd) is None or (module := module_capital_musd(data)) <= 0
+            else usd / 1e6 / module
+        ),
+    ),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
@@ -422,6 +451,15 @@ SITE_RULES = (
         max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
     Rule(
+        headroom,
+        _headroom_sentence,
+        "grid",
+        yearly=True,
+        unit="MW",
+        max_modules=_headroom_modules,
+        max_site_modules=_headroom_modules,
+    ),
+    Rule(
         fault_split,
         _fault_split_sentence,
         "split",
@@ -437,13 +475,9 @@ SITE_RULES = (
         ),
     ),
     Rule(
-        share_balance,
-        lambda data: (
-            f"grid.rules.share_balance wants no site more than {data.grid.rules.share_balance.max_ratio:g} "
-            "times the smallest"
-        ),
-        "split",
+        interconnect, _interconnect_sentence, "site", index_names=1, unit="MW", max_site_modules=_interconnect_modules
     ),
+    Rule(area, _area_sentence, "site", unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
     Rule(
         min_site,
         lambda data: (
@@ -452,11 +486,15 @@ SITE_RULES = (
         "split",
         unit="modules",
     ),
-    Rule(area, _area_sentence, "site", unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
-    Rule(
-        interconnect, _interconnect_sentence, "site", index_names=1, unit="MW", max_site_modules=_interconnect_modules
-    ),
     Rule(ready, _ready_sentence, "site"),
+    Rule(
+        share_balance,
+        lambda data: (
+            f"grid.rules.share_balance wants no site more than {data.grid.rules.share_balance.max_ratio:g} "
+            "times the smallest"
+        ),
+        "split",
+    ),
     Rule(rtt, _rtt_sentence, "split", excludes=_too_far),
     Rule(wan_capacity, _wan_capacity_sentence, "split"),
 )

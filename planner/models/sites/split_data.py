@@ -117,7 +117,14 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
-    corridors, graph = _corridors(grid), nx.MultiGraph()
+    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
+    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
+    by_id: dict[str, Line | NewLine] = {}
+    for path, line in lines:
+        if line.id in by_id:
+            raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
+        by_id[line.id] = line
+    corridors, graph = dict(sorted(by_id.items())), nx.MultiGraph()
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
     links = instance.wan or Wan()
@@ -145,17 +152,6 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
 
 def _candidates(grid: Grid) -> dict[str, PowerNode]:
     return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
-
-
-def _corridors(grid: Grid) -> dict[str, Line | NewLine]:
-    corridors: dict[str, Line | NewLine] = {}
-    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
-    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
-    for path, line in lines:
-        if line.id in corridors:
-            raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
-        corridors[line.id] = line
-    return dict(sorted(corridors.items()))
 
 
 def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
@@ -233,21 +229,16 @@ def scenarios(data: SplitData) -> dict[str, SplitData]:
 
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     """Add the block of a grid scenario to the split's model, with the modules that sites run and the same circuits."""
-    block = pyo.Block()
+    block, sites, robust = pyo.Block(), list(data.candidates), data.grid.rules.scenarios == "robust"
     model.add_component(f"scenario_{name}", block)
-    block.circuits = pyo.Reference(dict(model.circuits.items()))
-    block.open = pyo.Reference(dict(model.open.items()))
-    if data.network is not None:
-        block.installed = pyo.Reference(dict(model.installed.items()))
-    extra = model.component("extra_mw")
-    if data.grid.rules.scenarios == "robust":
-        block.modules = pyo.Reference(dict(model.modules.items()))
-        if extra is not None:
-            block.extra_mw = pyo.Reference(dict(extra.items()))
+    for shared in ("circuits", "open", "installed", *(("modules", "extra_mw") if robust else ())):
+        if (decided := model.component(shared)) is not None:
+            block.add_component(shared, pyo.Reference(dict(decided.items())))
+    if robust:
         return block
-    sites = list(data.candidates)
     block.modules = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, max_modules))
     block.running = pyo.Constraint(sites, rule=lambda block, site: block.modules[site] <= model.modules[site])
+    extra = model.component("extra_mw")
     if extra is not None:
         block.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=lambda _, site: (0, extra[site].ub))
         block.running_extra = pyo.Constraint(sites, rule=lambda block, site: block.extra_mw[site] <= extra[site])

@@ -16,14 +16,7 @@ from planner.models.sites.site_rules import Rule
 from planner.models.sites.split_data import SplitData, add_block, scenarios
 
 # In the order of the tries to leave a rule out of a conflict: those that say least to the user go first.
-TRIED = (
-    "security", "rating", "generation", "wan_capacity", "rtt", "share_balance", "ready", "min_site", "area",
-    "interconnect", "fault_split", "headroom", "facility_power", "site_count", "budget", "pins", "demand",
-)  # fmt: skip
-RULES: dict[str, Rule] = {
-    rule.name: rule
-    for rule in sorted((*grid_rules.GRID_RULES, *site_rules.SITE_RULES), key=lambda rule: TRIED.index(rule.name))
-}
+RULES: dict[str, Rule] = {rule.name: rule for rule in reversed((*site_rules.SITE_RULES, *grid_rules.GRID_RULES))}
 
 
 def rules_without(names: Collection[str] = ()) -> list[Rule]:

@@ -172,7 +172,7 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
 
 def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the gateways of all sites are left undecided, a budget proves nothing: neither that no plan is in time."""
-    monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.has_gateways", lambda *_: True)
+    monkeypatch.setattr("planner.models.joint.shapes.shape_problem.ShapeProblem.has_gateways", True)
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
     assert i.limits.budget_usd is not None

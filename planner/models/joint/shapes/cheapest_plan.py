@@ -7,6 +7,7 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 import heapq
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import le
@@ -43,8 +44,6 @@ class CheapestSearch(FastestSearch):
     # Points in time (True) or late: slowdowns of sends and of all-reduces, wavelengths negated, and the round trip.
     # No step takes longer where none of the four is larger.
     timed_points: dict[bool, list[Any]] = field(default_factory=lambda: {True: [], False: []})
-    steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock
-    steps_late: float = math.inf  # the fewest that are known not to
 
     def steps(self) -> Iterator[float | JointPlan]:
         """Yield rising lower bounds on the capital in USD of a shape's remaining plans, and the cheapest plans."""
@@ -116,12 +115,7 @@ class CheapestSearch(FastestSearch):
             return True
         if any(all(map(le, x, point)) for x in self.timed_points[False]):
             return False
-        steps = self._step_seconds(level, waves, rtt, self.cutoff)
-        found = steps <= self.steps_in_time
-        if self.steps_in_time < steps < self.steps_late:
-            # Steps that take longer take longer on a clock too.
-            found = float(self.shape_problem.on_clock(steps)) < self.cutoff
-            self.steps_in_time, self.steps_late = (steps, self.steps_late) if found else (self.steps_in_time, steps)
+        found = self._seconds(level, waves, rtt, self.cutoff) < self.cutoff
         self.timed_points[found].append(point)
         return found
 
@@ -139,14 +133,15 @@ class CheapestSearch(FastestSearch):
             if self._ask_sites(c.waves, self._rtts[at]):
                 return self._reached(c)
             self._ask(c.waves, self._rtts[at])
-            return [self._bounded(replace(c, priced=True)), *self._reached(self._later(c))]
+            bound = self._base(c.waves, self._rtts[at]) + c.level.usd
+            return [(bound, replace(c, priced=True)), *self._reached(self._later(c))]
         plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
         return [] if plan is None else [(plan.capital_usd, plan)]
 
     def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
         """Return a cheapest plan's slowdown choice with its bound, or the first after it that sites may have."""
         while c is not None:
-            if self._bounded(c)[0] < math.inf:
+            if self._base(c.waves, self._rtts[self._longest(c)]) < math.inf:
                 # The choices behind it are opened with it, and allow longer round trips, at which sites may cost less.
                 # So its key is the bound at the longest of all.
                 return [(self._base(c.waves, self._rtts[-1]) + c.level.usd, c)]
@@ -164,28 +159,19 @@ class CheapestSearch(FastestSearch):
         waves = None if rtt is None else self._fewest(c.level, rtt, c.waves)
         return None if waves is None else replace(c, waves=waves, priced=False)
 
-    def _bounded(self, c: SlowdownChoice) -> tuple[float, SlowdownChoice]:
-        """Return a cheapest plan's slowdown choice after its capital bound at its longest round trip."""
-        return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
-
     def _longest(self, c: SlowdownChoice) -> int:
         """Return the index of the longest round trip at which a cheapest plan's slowdowns meet the cutoff."""
-        low, high = 0, len(self._rtts) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._in_time(c.level, c.waves, self._rtts[middle]) else (low, middle - 1)
-        return low
+        return bisect_left(self._rtts, True, lo=1, key=lambda rtt: not self._in_time(c.level, c.waves, rtt)) - 1
 
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
         """Return whether slower fabrics meet a cheapest plan's cutoff too: they include these templates."""
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return False
-        sends, allreduces = (sorted({getattr(x, n) for x in self.levels}) for n in ("send", "allreduce"))
-        next_send = [x for x in sends if x > c.level.send][:1]
-        next_allreduce = [x for x in allreduces if x > c.level.allreduce][:1]
-        slower = [SlowdownLevel(x, c.level.allreduce, 0.0) for x in next_send]
-        slower += [SlowdownLevel(c.level.send, x, 0.0) for x in next_allreduce]
+        sends = [x.send for x in self.levels if x.send > c.level.send]
+        allreduces = [x.allreduce for x in self.levels if x.allreduce > c.level.allreduce]
+        slower = [replace(c.level, send=min(sends))] if sends else []
+        slower += [replace(c.level, allreduce=min(allreduces))] if allreduces else []
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
     def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
@@ -205,6 +191,11 @@ class CheapestSearch(FastestSearch):
         if placed.wan is not None or found is None:  # what they carry depends on the sites: others may do
             self.shape_problem.world.give_up(usd=placed.capital_usd)
         return found
+
+    @property
+    def _most_bytes(self) -> float:
+        """Any number: all columns with a shape's racks share what sites cost."""
+        return 0.0
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         """Record nothing: for the cheapest plan any amount pays, so a refusal means no sites hold the parts."""

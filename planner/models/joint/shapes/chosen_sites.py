@@ -5,7 +5,6 @@ answers the same question again; under dc that of the transport model, which lea
 its sites cost no more, so that a bound on them holds for the dc question too.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,19 +24,11 @@ from planner.models.sites.site_rules import load_mw, max_sites
 from planner.models.sites.split_data import Pair, SplitData, gather, scenario_blocks, scenario_musd, years
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.plan.certificate import (
-    BOUNDED,
-    CONFIRMED,
-    SITES_FORMULATION,
-    SITES_MINIMIZES,
-    SITES_RUN_MINIMIZES,
-    Certificate,
-)
+from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
 from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.solvers import highs
-from planner.solvers.highs import lower_bound
-from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_proof
-from planner.solvers.registry import run_milp
+from planner.solvers.outcome import UnansweredError, relative_gap
+from planner.solvers.registry import second_proof
 from planner.solvers.signals import OutOfTimeError
 
 ROUNDING = 1e-9  # relative: a gap that sums in another order leave
@@ -62,7 +53,25 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     waves = placed.circuit.wavelengths if placed.circuit is not None else 0
     # A link has the wavelengths of the plan; none where one of its sites holds no blocks.
     lit = {p: waves * (set(p) <= set(placed.parts)) for p in q.data.pairs if set(p) <= set(placed.racks)}
-    return sites_plan(m, q.data, fabric_mw, lit=lit, certificate=_certificate(sites, q, placed, given))
+    proof, value, limit = placed.proof, placed.capital_usd, q.data.grid.rules.max_rtt_ms
+    # A bound above the objective differs from it by rounding only.
+    bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
+    space: dict[str, Any] = {
+        "candidate_sites": len(q.data.candidates),
+        "max_sites": max_sites(q.data, split_model.rules_without()),
+        "parts": sum(n for _, n in q.kinds),
+        "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
+        "pairs": len(q.data.pairs),
+        "pairs_over_rtt": sum(limit is not None and q.data.rtt_ms(p) > limit for p in q.data.pairs),
+        "designs": sites.fibre.solved,
+        "questions": sites.solved,
+    }
+    if q.data.network is not None:
+        space |= security_space(q.data.network)
+    words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
+    outcome = replace(proof.with_solution(placed), objective=value, bound=bound)
+    certificate = outcome.certificate(**words, seed=sites.seed, space=space)
+    return sites_plan(m, q.data, fabric_mw, lit=lit, certificate=certificate)
 
 
 def sites_plan(
@@ -84,16 +93,58 @@ def sites_plan(
                 usd = data.grid.rules.soft[rule.name].usd_per_year * amount
                 excess.append(Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd))
     racks = {site: n * data.module_racks for site, n in modules.items()}
+    h, sites, links, gbps = data.hardware, list[Site](), list[Link](), data.wan.wavelength_gbps
+    for site, count in racks.items():
+        node, mw = data.candidates[site], fabric_mw.get(site, 0.0)
+        usable = usable_interconnect_mw(data.grid, node, circuits, steps.get(site, 0))
+        sites.append(
+            Site(
+                id=site,
+                balancing_authority=node.balancing_authority,
+                interconnection=data.interconnection(site),
+                modules=modules[site],
+                racks=count,
+                gpus=count * cost.rack_of(h).gpus,
+                it_mw=cost.it_mw(h, count, mw),
+                facility_mw=cost.facility_mw(h, count, mw),
+                interconnect_mw=usable if data.grid.rules.interconnect.enabled else None,
+                cooling_m2=cost.cooling_m2(h, count, mw),
+                latitude=node.latitude,
+                longitude=node.longitude,
+            )
+        )
+    for pair, waves in lit.items():
+        ends = {site: (data.candidates[site].latitude, data.candidates[site].longitude) for site in pair}
+        links.append(
+            Link(
+                a=pair[0],
+                b=pair[1],
+                route_km=data.pairs[pair],
+                rtt_ms=data.rtt_ms(pair),
+                required_gbps=waves * gbps,
+                wavelengths=waves,
+                capacity_gbps=waves * gbps,
+                fibre_pairs=wan.fibre_pairs(data.wan, waves),
+                usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
+            )
+        )
+    scenarios = {}
+    for name, (block, year) in scenario_blocks(m, data).items():
+        running = [site for site, size in block.modules.items() if size.value > 1e-9]
+        load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
+        for site, count in racks.items():
+            drawn = load.get(site, 0.0)
+            curtailed = max(cost.facility_mw(h, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
+            usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
+            usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
+        scenarios[name] = ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
     return SitesPlan(
-        sites=tuple(_site(data, s, racks[s], circuits, steps.get(s, 0), fabric_mw.get(s, 0.0)) for s in racks),
-        links=tuple(_link(data, pair, waves) for pair, waves in lit.items()),
+        sites=tuple(sites),
+        links=tuple(links),
         new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in circuits.items()),
         upgrades=tuple(Upgrade(node=node, steps=n) for node, n in steps.items()),
         excess=tuple(sorted(excess, key=lambda x: x.rule)),
-        scenarios={
-            name: _scenario(block, data, year, racks, fabric_mw)
-            for name, (block, year) in scenario_blocks(m, data).items()
-        },
+        scenarios=scenarios,
         certificate=certificate,
         **_dispatch(m, data),
     )
@@ -112,53 +163,6 @@ def _dispatch(block: Any, data: SplitData) -> dict[str, Any]:
         flow = dict(zip(topology.lines, topology.network.flows(network.injection(point)).tolist(), strict=True))
     generated = _nonzero({node: var.value for node, var in block.generated.items()})
     return {"generation_mw": generated, "flows": tuple(Flow(line=k, mw=x) for k, x in _nonzero(flow).items())}
-
-
-def _scenario(
-    block: Any, data: SplitData, year: SplitData, racks: Mapping[str, int], fabric_mw: Mapping[str, float]
-) -> ScenarioRun:
-    """Return the load in MW that runs at the chosen sites in a scenario, with energy and curtailment in USD a year."""
-    running = [site for site, size in block.modules.items() if size.value > 1e-9]
-    load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
-    for site, count in racks.items():
-        drawn = load.get(site, 0.0)
-        curtailed = max(cost.facility_mw(data.hardware, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
-        usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
-        usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
-    return ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
-
-
-def _site(data: SplitData, site: str, racks: int, circuits: Mapping[str, int], steps: int, fabric_mw: float) -> Site:
-    node, enabled = data.candidates[site], data.grid.rules.interconnect.enabled
-    return Site(
-        id=site,
-        balancing_authority=node.balancing_authority,
-        interconnection=data.interconnection(site),
-        modules=racks // data.module_racks,
-        racks=racks,
-        gpus=racks * cost.rack_of(data.hardware).gpus,
-        it_mw=cost.it_mw(data.hardware, racks, fabric_mw),
-        facility_mw=cost.facility_mw(data.hardware, racks, fabric_mw),
-        interconnect_mw=usable_interconnect_mw(data.grid, node, circuits, steps) if enabled else None,
-        cooling_m2=cost.cooling_m2(data.hardware, racks, fabric_mw),
-        latitude=node.latitude,
-        longitude=node.longitude,
-    )
-
-
-def _link(data: SplitData, pair: Pair, waves: int) -> Link:
-    ends = {site: (data.candidates[site].latitude, data.candidates[site].longitude) for site in pair}
-    return Link(
-        a=pair[0],
-        b=pair[1],
-        route_km=data.pairs[pair],
-        rtt_ms=data.rtt_ms(pair),
-        required_gbps=waves * data.wan.wavelength_gbps,
-        wavelengths=waves,
-        capacity_gbps=waves * data.wan.wavelength_gbps,
-        fibre_pairs=wan.fibre_pairs(data.wan, waves),
-        usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
-    )
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
@@ -207,57 +211,21 @@ def _solve(m: Any, seed: int) -> None:
     set_values(m, outcome.solution)
 
 
-def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
-    proof, value = placed.proof, placed.capital_usd
-    # A bound above the objective differs from it by rounding only.
-    bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
-    limit = q.data.grid.rules.max_rtt_ms
-    space: dict[str, Any] = {
-        "candidate_sites": len(q.data.candidates),
-        "max_sites": max_sites(q.data, split_model.rules_without()),
-        "parts": sum(n for _, n in q.kinds),
-        "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
-        "pairs": len(q.data.pairs),
-        "pairs_over_rtt": sum(limit is not None and q.data.rtt_ms(p) > limit for p in q.data.pairs),
-        "designs": sites.fibre.solved,
-        "questions": sites.solved,
-    }
-    if q.data.network is not None:
-        space |= security_space(q.data.network)
-    words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
-    return replace(proof.with_solution(placed), objective=value, bound=bound).certificate(
-        **words, seed=sites.seed, space=space
-    )
-
-
 def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
     """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds."""
-    # No sites are cheaper for the parts of the plan by a dual bound of the relaxation, recomputed in exact fractions,
-    # which takes milliseconds, or else by CP-SAT. The claim of HiGHS is on the capital without WAN gateways, which are
-    # chosen after the sites.
+    # The claim of HiGHS is on the capital without WAN gateways, which are chosen after the sites.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
 
-    def relaxed_usd(limit: float | None) -> float | None:
-        found = lower_bound(stated(q), time_limit=limit)  # lazy rows would only raise it
-        return None if found is None else found * 1e6
+    def in_whole_units() -> Any:
+        data, rules = q.data, q.data.grid.rules
+        if data.network is not None:  # without reactances and contingencies
+            looser = {"grid_model": "transport", "n1": rules.n1 if rules.n1 == "margin" else "off"}
+            grid = data.grid.replaced(rules=rules.replaced(**looser))
+            data = gather(sites.instance.replaced(grid=grid), SitesRequest())
+        return stated(replace(q, data=data), loose=True)
 
-    ways: list[Way] = [(BOUNDED, relaxed_usd), (CONFIRMED, lambda limit: least_usd(sites, q, limit))]
-    return second_proof(placed.proof.bound, ways, seconds)
-
-
-def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
-    """Return a CP-SAT bound in USD on a site question's capital; infinite where no sites hold it, None if unknown."""
-    data = q.data
-    if data.network is not None:  # without reactances and contingencies
-        rules = data.grid.rules
-        looser = {"grid_model": "transport", "n1": rules.n1 if rules.n1 == "margin" else "off"}
-        grid = data.grid.replaced(rules=rules.replaced(**looser))
-        data = gather(sites.instance.replaced(grid=grid), SitesRequest())
-    m = stated(replace(q, data=data), loose=True)
-    outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)
-    if outcome.infeasible and outcome.proved:
-        return math.inf
-    return None if outcome.bound is None else outcome.bound * 1e6
+    models = (lambda: stated(q)), in_whole_units
+    return second_proof(placed.proof.bound, *models, unit=1e6, seconds=seconds, seed=sites.seed)
 
 
 def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
@@ -270,11 +238,30 @@ def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
     if len({sites.data.usd_per_mwh(s) for s in sites.data.candidates}) == 1:
         return plan
     near = None if old.circuit is None else replace(old.circuit, max_rtt_ms=min(old.circuit.max_rtt_ms, old.rtt_ms))
-    q = sites.question(old.asked, near, dict(old.designs))
-    new = _cheapest(sites, q, old, old.proof.bound + CENTS)
-    if new is None or _energy_usd(q, new) >= _energy_usd(q, old) - CENTS:
+    q, most_usd = sites.question(old.asked, near, dict(old.designs)), old.proof.bound + CENTS
+    m, fabrics = stated(q), list(old.parts.values())  # all parts keep their fabrics
+    m.same_fabrics = pyo.Constraint(
+        sorted({(k, f) for _, k, f in m.fabric}),
+        rule=lambda m, k, f: sum(m.fabric[x, k, f] for x in q.data.candidates) == fabrics.count((k, f)),
+    )
+    m.as_cheap = pyo.Constraint(expr=m.total <= most_usd / 1e6)
+    m.goal.set_value(yearly_energy_musd(m, q))
+    try:
+        outcome = sites.run(m)
+    except (OutOfTimeError, UnansweredError):
         return plan
-    moved = dict(zip(_by_part(old), _by_part(new), strict=True))
+    new = None if outcome.solution is None else read_placed(m, q, outcome)
+
+    def energy_usd(placed: PlacedParts) -> float:
+        mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
+        for s, (k, f) in placed.parts.items():
+            mw[s] += fabric_mw(q, k, f)
+        return sum(cost.energy_usd_per_year(x, q.data.usd_per_mwh(s)) for s, x in mw.items())
+
+    if new is None or new.capital_usd > most_usd + CENTS or energy_usd(new) >= energy_usd(old) - CENTS:
+        return plan
+    by_part = [[s for _, s in sorted((part, s) for s, part in x.parts.items())] for x in (old, new)]
+    moved = dict(zip(*by_part, strict=True))
 
     def at(by_site: dict[str, Any]) -> dict[str, Any]:
         return {moved[s]: x for s, x in by_site.items()}
@@ -288,35 +275,3 @@ def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
         upkeep=None if upkeep is None else replace(upkeep, spare_racks=at(upkeep.spare_racks)),
         placed=replace(new, circuit=old.circuit, capital_usd=old.capital_usd, proof=old.proof, designs=old.designs),
     )
-
-
-def _by_part(placed: PlacedParts) -> list[str]:
-    return sorted(placed.parts, key=lambda s: (placed.parts[s], s))
-
-
-def _cheapest(sites: Sites, q: SiteQuestion, old: PlacedParts, most_usd: float) -> PlacedParts | None:
-    """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none."""
-    # All parts keep their fabrics.
-    m = stated(q)
-    fabrics = list(old.parts.values())
-    choices = sorted({(k, f) for _, k, f in m.fabric})
-    m.same_fabrics = pyo.Constraint(
-        choices, rule=lambda m, k, f: sum(m.fabric[x, k, f] for x in q.data.candidates) == fabrics.count((k, f))
-    )
-    m.as_cheap = pyo.Constraint(expr=m.goal.expr <= most_usd / 1e6)
-    m.goal.set_value(yearly_energy_musd(m, q))
-    try:
-        outcome = sites.run(m)
-    except (OutOfTimeError, UnansweredError):
-        return None
-    if outcome.solution is None:
-        return None
-    found = read_placed(m, q, outcome)
-    return found if found.capital_usd <= most_usd + CENTS else None
-
-
-def _energy_usd(q: SiteQuestion, placed: PlacedParts) -> float:
-    mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
-    for s, (k, f) in placed.parts.items():
-        mw[s] += fabric_mw(q, k, f)
-    return sum(cost.energy_usd_per_year(x, q.data.usd_per_mwh(s)) for s, x in mw.items())

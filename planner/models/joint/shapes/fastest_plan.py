@@ -7,6 +7,7 @@ proof that other sites would not pay, and its time stays a lower bound.
 
 import itertools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +18,7 @@ from planner.errors import InputError
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.fabric_templates import Template
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
-from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, first_behind, where
+from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.stage_split import LayerSplit
@@ -38,12 +39,6 @@ class SlowdownLevel:
     send: float
     allreduce: float
     usd: float
-
-
-def has_gateways(q: ShapeProblem, placed: PlacedParts) -> bool:
-    """Return whether a plan's sites need fabrics with WAN gateways: designed, and some fibre may end at a site."""
-    network = q.world.problem.instance.network
-    return network is not None and network.wan_gateway and (q.several or placed.wan is not None)
 
 
 def with_gateways(
@@ -93,7 +88,7 @@ class FastestSearch:
     shape_problem: ShapeProblem
     cutoff: float  # seconds a sequence that a plan must be below
     likely: bool = False  # only plans of stages as even as can be are sought
-    # Of capital without fabric, by wavelengths and round trip.
+    # Of capital without fabric, by wavelengths and round trip, as a class of shapes has learned them.
     lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
     floor_tables: dict[float, tuple[tuple[int, int, float, float], Floats]] = field(default_factory=dict)
     # Wavelengths, round trip and capital with fabrics.
@@ -125,29 +120,22 @@ class FastestSearch:
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
             return [SlowdownLevel(phi, phi, 0.0)]
-        parts = self._parts
-        if not parts or any(not len(x) for x in parts):
+        parts = [x for x in self.options.values() if len(x)]
+        if not parts:
             return []
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            usd = self._least_usd(sends, allreduce) - self._power_usd
+            tables = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
+            usd = q.least_sum(tables) - self._power_usd
             worth = np.isfinite(usd)
             if not every:
                 worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
-
-    @property
-    def _parts(self) -> list[DesignTable]:
-        return [self.options[g] for g in self.shape_problem.shape.blocks]
-
-    def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Return the least USD of a shape's fabrics and their power, by slowdown of sends."""
-        return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
 
     def _with_power(self, x: DesignTable) -> DesignTable:
         return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
@@ -158,9 +146,12 @@ class FastestSearch:
 
     @cached_property
     def _power_usd(self) -> float:
-        """Price in USD of the least power that a shape's fabrics draw, paid with the sites."""
-        usd = self._usd_per_mw  # none without a network
-        return usd * sum(float(x.mw.min()) for x in self._parts if len(x)) if usd else 0.0
+        """Price in USD of the least power that a shape's fabrics draw, paid with the sites; 0 where none has any."""
+        if not self._usd_per_mw:  # none without a network
+            return 0.0
+        mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
+        least = float(self.shape_problem.least_sum(mw)[0])
+        return self._usd_per_mw * least if math.isfinite(least) else 0.0
 
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return a shape's fastest network candidate, the cheapest of equals, that may be paid and beats the target."""
@@ -240,12 +231,7 @@ class FastestSearch:
         return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a shape's network candidate, infinite over the limit."""
-        steps = self._step_seconds(level, waves, rtt, limit)
-        return float(self.shape_problem.on_clock(steps)) if math.isfinite(steps) else math.inf
-
-    def _step_seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return a plan's network candidate's seconds of steps a sequence, infinite over the limit."""
+        """Return the clock seconds a sequence of a shape's network candidate, infinite over the limit."""
         # A round trip comes on top of everything.
         key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
         if key not in self.timed:
@@ -254,7 +240,7 @@ class FastestSearch:
             if found is None:
                 return math.inf
             self.timed[key] = found
-        return self.timed[key].seconds + later
+        return float(q.on_clock(self.timed[key].seconds + later))
 
     def _later_seconds(self, rtt: float) -> float:
         """Return the seconds a sequence that a round trip between a plan's sites adds to the shortest's."""
@@ -280,9 +266,8 @@ class FastestSearch:
         """Whether the budget pays no fabrics for any plan of a shape, however slow they may be."""
         # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
         # column.
-        q = self.shape_problem
-        network, sites = q.world.problem.instance.network, q.world.sites
-        known = not q.several or not (sites is None or sites.designed or (network is not None and network.wan_gateway))
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        known = not q.several or not (sites is None or sites.designed or q.has_gateways)
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
@@ -306,11 +291,16 @@ class FastestSearch:
             return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
         if q.several and not sites.designed and math.isfinite(most):
             self._ask(c.wavelengths, c.rtt_ms)
-            bound = self.floor(c.wavelengths, c.rtt_ms) + c.level.usd
+            bound = float(self._lower_bounds(c.rtt_ms)[c.wavelengths]) + c.level.usd
             if bound > most + CENTS:
                 self._refuse(c, bound, most)
                 return None
-        parts, designed, size = tuple(self._part(g, c.level) for g in q.shape.blocks), sites.designed and q.several, 0.0
+        fabrics = {
+            g: tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(g, c.level))
+            for g, x in self.options.items()
+        }
+        parts = tuple(SitePart(g, q.traffic.racks(g), fabrics.get(g, ((0.0, 0.0),))) for g in q.shape.blocks)
+        designed, size = sites.designed and q.several, 0.0
         if designed:  # for the gradients that a stage exchanges between sites
             split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
             if split is None:
@@ -322,7 +312,7 @@ class FastestSearch:
                 self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
                 return None
             templates = self._templates(c.level, placed)
-            if has_gateways(q, placed):
+            if q.has_gateways and (q.several or placed.wan is not None):  # some fibre may end at a site
                 wanted = self._gateways(c, placed, templates, most)
                 if wanted is None:
                     return None
@@ -356,36 +346,27 @@ class FastestSearch:
                 asked.append((waves, c.rtt_ms, usd))
             return usd > most + CENTS
 
-        first_behind(0, c.wavelengths, unpaid)  # more wavelengths take more ports, whatever the sites
+        # More wavelengths take more ports, whatever the sites: the costs met on the way to the fewest unpaid count.
+        bisect_left(range(1, c.wavelengths), True, key=unpaid)
         return None
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
-        if sites is None or not sites.designed:
+
+        def paid(waves: int, rtt: float) -> bool:
+            self._ask(waves, rtt)
+            return bool(self._lower_bounds(rtt)[waves] + c.level.usd <= most + CENTS)
+
+        if sites is None or not (sites.designed and q.several):
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
-            self._ask(c.wavelengths, c.rtt_ms)
-        else:
-            parts = tuple(self._part(g) for g in q.shape.blocks)
-            circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
-            floor = sites.joined_least(parts, circuit)
-
-            def unpaid(waves: int) -> bool:
-                """Return whether a plan's exchange alone is unpaid over fewer wavelengths; record its price."""
-                usd = sites.joined_least(parts, Circuit(waves, c.rtt_ms, self._most_bytes))
-                if usd + c.level.usd > most + CENTS:
-                    self.lower_bounds[waves, c.rtt_ms] = usd
-                return usd + c.level.usd > most + CENTS
-
-            if q.several and floor + c.level.usd > most + CENTS:
-                first_behind(0, c.wavelengths, unpaid)
-            if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
-                return
-            self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
-        if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
-            # The shortest round trip at which the sites can be paid: the costs met on the way are recorded.
+        if not paid(c.wavelengths, c.rtt_ms) and q.several:
+            # The fewest wavelengths, where prices follow from no others, and the shortest round trip at which the sites
+            # can be paid: the costs met on the way are recorded.
+            if sites is not None and sites.designed:
+                bisect_left(range(1, c.wavelengths), True, key=lambda n: not paid(n, c.rtt_ms))
             longer = self._rtts[self._rtts.index(c.rtt_ms) + 1 :]
-            first(len(longer), lambda i: self._asked_floor(c.wavelengths, longer[i]) + c.level.usd <= most + CENTS)
+            first(len(longer), lambda i: paid(c.wavelengths, longer[i]))
 
     def _ask(self, waves: int, rtt: float) -> None:
         prices = self._prices
@@ -393,18 +374,7 @@ class FastestSearch:
             return
         if prices.exact:  # at the longest round trip first, where the sites are cheapest: they may be as near as asked
             prices.ask(waves, self._rtts[-1])
-        prices.ask(waves, rtt)
-
-    def _asked_floor(self, waves: int, rtt: float) -> float:
-        """Ask the site price in USD of a shape's parts without fabrics; return its lower bound."""
-        sites = self.shape_problem.world.sites
-        if sites is not None and sites.designed:
-            parts = tuple(self._part(g) for g in self.shape_problem.shape.blocks)
-            usd = sites.least(parts, Circuit(waves, rtt, self._most_bytes))
-            self.lower_bounds[waves, rtt] = max(usd, self.lower_bounds.get((waves, rtt), 0.0))
-        else:
-            self._ask(waves, rtt)
-        return self.floor(waves, rtt)
+        prices.ask(waves, rtt, self._most_bytes)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
         """List fabric templates of a shape's part that keep the slowdowns and may be worth their price."""
@@ -414,11 +384,8 @@ class FastestSearch:
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return [int(fits[0])]
-        kept: list[int] = []
-        for i in fits.tolist():
-            if not kept or x.mw[i] < x.mw[kept[-1]]:
-                kept.append(i)
-        return kept
+        less = np.minimum.accumulate(np.append(np.inf, x.mw[fits]))[:-1]
+        return [*map(int, fits[x.mw[fits] < less])]
 
     def _templates(self, level: SlowdownLevel, placed: PlacedParts | None) -> dict[str, Template]:
         q, templates, found = self.shape_problem, self.shape_problem.world.templates, dict[str, Template]()
@@ -427,17 +394,6 @@ class FastestSearch:
                 n = q.sizes[-1 - k]
                 found[s] = templates.template(q.traffic, n, self.options[n], self._chosen(n, level)[f])
         return found
-
-    def _part(self, blocks: int, level: SlowdownLevel | None = None) -> SitePart:
-        """Return a shape's site part with fabrics that keep the slowdowns, or a free one of least power."""
-        q, fabrics = self.shape_problem, [(0.0, 0.0)]
-        if q.world.templates is not None:
-            x = self.options[blocks]
-            if level is not None:
-                fabrics = [(float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)]
-            elif len(x):
-                fabrics = [(0.0, float(x.mw.min()))]
-        return SitePart(blocks, q.traffic.racks(blocks), tuple(fabrics))
 
     @cached_property
     def _wavelengths(self) -> Ints:
@@ -464,7 +420,8 @@ class FastestSearch:
         mw, racks = sites.min_fabric_mw(q.traffic.rails), [(g, q.traffic.racks(g)) for g in q.shape.blocks]
         parts = tuple(sites.part(g, n, n * mw) for g, n in racks)
         own = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
-        found: Prices = sites.prices.setdefault(parts, own)
+        # Those for some bytes of a stage alone are of this column.
+        found: Prices = own if self._most_bytes else sites.prices.setdefault(parts, own)
         return found
 
     @cached_property
@@ -501,16 +458,13 @@ class FastestSearch:
             total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
         return total
 
-    def floor(self, waves: int, rtt: float) -> float:
-        """Bound a shape's capital in USD without fabrics from below."""
-        return float(self._lower_bounds(rtt)[waves])
-
     def _lower_bounds(self, rtt: float) -> Floats:
+        """Bound a shape's capital in USD without fabrics from below, by wavelengths."""
         # The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
         # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
-        prices = None if sites is None or sites.designed else self._prices
+        prices = self._prices
         if sites is None or not q.several:
             alone = 0.0 if prices is None else prices.lower(0, rtt)
             return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])
@@ -546,11 +500,10 @@ class FastestSearch:
         """Bound a plan's capital by number of wavelengths, given that sites cost `usd` at n and a round trip."""
         # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
         # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
-        world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
-        network, sites = world.problem.instance.network, world.sites if self.shape_problem.several else None
-        if sites is not None and sites.designed:
+        q, numbers = self.shape_problem, np.arange(len(self.shape_problem.min_fibre_usd))
+        if q.several and q.world.sites is not None and q.world.sites.designed:
             return np.where(numbers == n, usd, 0.0)
-        if sites is not None and network is not None and network.wan_gateway:
+        if q.several and q.has_gateways:
             return np.where(numbers >= n, usd, 0.0)
         return self._elsewhere(n, rtt, usd)
 

@@ -80,8 +80,8 @@ class FibreDesigns:
             barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
             near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
             usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
-            tables = [self.prices(p, stage_bytes) for p in usable]
-            self.tables[key] = np.minimum.reduce(tables) if tables else np.full(self._counts.shape, np.inf)
+            none = np.full(self._counts.shape, np.inf)
+            self.tables[key] = np.minimum.reduce([none, *(self.prices(p, stage_bytes) for p in usable)])
         return self.tables[key]
 
     @property
@@ -107,21 +107,19 @@ class FibreDesigns:
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = data.fibre, options
             net, options = self.routes[pair]
-            prices = [self._price(net, pair, option, stage_bytes) for option in options]
-            self.tables[key] = np.min(prices, axis=0) * (1 - 1e-12) if prices else np.full(self._counts.shape, np.inf)
+            trip, least = self.data.wan.round_trips / 1e3, np.full(self._counts.shape, np.inf)
+            for option in options:
+                waves, total = dict[str, Floats](), np.zeros(self._counts.shape)
+                for route in (option.primary, option.backup or ()):
+                    late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
+                    need = self._waves(late, stage_bytes)
+                    waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
+                for e, n in waves.items():
+                    x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
+                    total += np.where(pairs <= x.max_pairs, pairs * x.pair_usd + n * x.wavelength_usd, np.inf)
+                least = np.minimum(least, total)
+            self.tables[key] = least * (1 - 1e-12)
         return self.tables[key]
-
-    def _price(self, net: SiteFibre, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
-        trip, waves = self.data.wan.round_trips / 1e3, dict[str, Floats]()
-        for route in (option.primary, option.backup or ()):
-            late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
-            need = self._waves(late, stage_bytes)
-            waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
-        total = np.zeros(self._counts.shape)
-        for e, n in waves.items():
-            x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
-            total += np.where(pairs <= x.max_pairs, pairs * x.pair_usd + n * x.wavelength_usd, np.inf)
-        return total
 
     def _waves(self, late: float, stage_bytes: float) -> Floats:
         """Compute the wavelengths of a fibre route `late` seconds longer, by those that the step counts on."""

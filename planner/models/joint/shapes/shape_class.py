@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.joint.joint_world import CENTS, EPS, Shape, Target, World, largest_parts
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_problem import ShapeProblem
@@ -182,19 +181,4 @@ class _WithEndpoints(FastestSearch):
 class _WithFabrics(_WithEndpoints):
     """The fastest candidate of a class of shapes with the fabrics that may be built in any of its shapes."""
 
-    levels = FastestSearch.levels  # the slowdowns that may be worth their price
-
-    @property
-    def _parts(self) -> list[DesignTable]:
-        return [x for x in self.options.values() if len(x)]
-
-    def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        usd = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
-        return self.shape_problem.least_sum(usd)
-
-    @cached_property
-    def _power_usd(self) -> float:
-        """Price in USD of the least power of the fabrics of any shape in the class; 0 where none has any."""
-        mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
-        least = float(self.shape_problem.least_sum(mw)[0])
-        return self._usd_per_mw * least if math.isfinite(least) else 0.0
+    levels, _power_usd = FastestSearch.levels, FastestSearch._power_usd  # of slowdowns that may be worth their price

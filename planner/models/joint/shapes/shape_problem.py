@@ -1,6 +1,7 @@
 """The problem of one column in one shape: what it asks of sites, fabrics and fibre, and its time, as built too."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +53,12 @@ class ShapeProblem:
     def several(self) -> bool:
         """Whether more than one site of a shape holds blocks."""
         return len(self.shape.blocks) > 1
+
+    @property
+    def has_gateways(self) -> bool:
+        """Whether the fabric of a site where fibre may end has a WAN gateway."""
+        network = self.world.problem.instance.network
+        return network is not None and network.wan_gateway
 
     def conditions(self, send: Any, allreduce: Any, fibre: LayoutFibre | None) -> RowConditions:
         """Return the step conditions of a column in its shape at some slowdowns and fibre."""
@@ -297,6 +304,10 @@ class ShapeProblem:
         send, allreduce = np.where(late.any(axis=1), tried[np.argmax(late, axis=1)], np.inf).tolist()
         return send, allreduce
 
+    def least_sum(self, of: Mapping[int, Floats]) -> Floats:
+        """Return the sum over a shape's sites of values by a site's blocks."""
+        return np.asarray(np.sum([of[g] for g in self.shape.blocks], axis=0))
+
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
         """Return a shape's fabric templates by blocks of a site, less those too slow for the cutoff at any site."""
         # `shallow`: four tiers are left out too where fewer do.
@@ -327,15 +338,7 @@ class ShapeProblem:
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:
     """Return a shape problem's first index that fits, all after it fitting too, by bisection; None if none does."""
-    return None if count == 0 or not fits(count - 1) else first_behind(-1, count - 1, fits)
-
-
-def first_behind(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the first number that fits in a shape problem, by bisection from `low`, too low, to `high`, which fits."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisect_left(range(count - 1), True, key=fits) if count and fits(count - 1) else None
 
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:

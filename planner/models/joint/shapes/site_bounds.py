@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.models.joint.shapes import site_milp
+from planner.models.joint.shapes.site_milp import stated
 from planner.models.joint.shapes.site_question import (
     COARSE_BITS,
     Circuit,
@@ -23,12 +23,10 @@ from planner.models.joint.shapes.site_question import (
     nearer_pairs_first,
     without_dear_pairs,
 )
-from planner.models.joint.site_choice import Sites
+from planner.models.joint.site_choice import Sites, read_placed
 from planner.models.joint.strategy_space import Floats
-from planner.models.sites.site_rules import min_split_modules
-from planner.models.sites.split_model import build
 from planner.physics.training.step_prediction import LayoutFibre
-from planner.solvers.outcome import UnansweredError, Values
+from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
 CENTS = 0.005
@@ -86,12 +84,23 @@ class SiteBounds:
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
         ways = nearer_pairs_first(s.question(at.parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
         for q in ways:
-            m = stated(q, at.racks, most_usd=most)
+            m = stated(q, racks=at.racks)
+            m.goal.deactivate()
+            if math.isfinite(most):
+                m.spent = pyo.Constraint(expr=m.total <= most / 1e6)
             outcome = s.run(m)
             if not outcome.infeasible and outcome.solution is None:
                 raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             if outcome.solution is not None and (q is ways[-1] or q.circuit is not None):
-                self._learn(m, q, at, outcome.solution)
+                # Its sites pay the tightest point that they hold.
+                placed = read_placed(m, q, outcome)
+                point = replace(
+                    at,
+                    racks=max(at.racks, sum(placed.racks.values())),
+                    largest=max(at.largest, *(placed.racks[x] for x in placed.parts)),
+                    rtt_ms=placed.rtt_ms,
+                )
+                self.paid[point] = min(placed.capital_usd, self.paid.get(point, math.inf))
                 return True
             if outcome.infeasible and (q is ways[-1] or q.circuit is None):
                 break
@@ -102,23 +111,6 @@ class SiteBounds:
         """Return the cheapest sites of a point over a circuit, without fabrics; None where there are none."""
         return self.sites.answer(self.sites.question(at.parts, circuit, {}), partial(stated, racks=at.racks))
 
-    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: Values) -> None:
-        """Record the capital of sites that the MILP returned, at the tightest point of site bounds that they hold."""
-        holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
-        racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
-        trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
-        point = SitesExtent(
-            sites=at.sites,
-            racks=max(at.racks, sum(racks.values())),
-            largest=max(at.largest, max((racks[x] for x in holders), default=0)),
-            rtt_ms=max(trips, default=at.rtt_ms),
-            wavelengths=at.wavelengths,
-        )
-        for var in m.component_data_objects(pyo.Var):
-            var.set_value(values.of(var), skip_validation=True)
-        price = float(pyo.value(m.total)) * 1e6
-        self.paid[point] = min(price, self.paid.get(point, math.inf))
-
 
 def rounded_up(usd: float) -> float:
     """Return an amount in USD for the site bounds to test, rounded up to its first bits: by 1 in 32 at most."""
@@ -126,28 +118,6 @@ def rounded_up(usd: float) -> float:
         return usd
     step = 2.0 ** (math.floor(math.log2(usd)) - COARSE_BITS)
     return math.ceil(usd / step) * step
-
-
-def stated(q: SiteQuestion, racks: int, *, most_usd: float | None = None, module_musd: float = 0.0) -> Any:
-    """State the site bounds' MILP for `racks` racks: one part as large as the largest, the others of at least a rack.
-
-    It asks whether `most_usd` pays them, or else for the least, `module_musd` taken off for each module.
-    """
-    m = build(q.data, without=site_milp.LEFT_OUT, extend=lambda m: site_milp.add_parts(m, q, loose=False))
-    site_milp.place_parts(m, q)
-    site_milp.host_blocks(m, q, exactly=False)
-    for rule in (site_milp.choose_fabrics, site_milp.join_sites, site_milp.design_fibre):
-        rule(m, q)
-    # The split over areas asks as many racks elsewhere as the largest part needs: so says the relaxation too.
-    largest = max(q.modules(p) for p, _ in q.kinds)
-    least = max(-(-racks // q.data.module_racks), min_split_modules(q.data, largest))
-    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= least)
-    m.total = pyo.Expression(expr=site_milp.total_musd(m, q))
-    if most_usd is None:
-        m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()) if module_musd else m.total)
-    elif math.isfinite(most_usd):
-        m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
-    return m
 
 
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
@@ -158,7 +128,12 @@ def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> fl
         return math.inf
     circuit = Circuit(1, rtts[-1]) if sites > 1 else None
     parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
-    priced = partial(stated, racks=racks, module_musd=module_musd)
+
+    def priced(q: SiteQuestion) -> Any:
+        m = stated(q, racks=racks)
+        m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
+        return m
+
     q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
     outcome = None if q is None else s.run(priced(q), gap=CAMPUS_GAP)
     if outcome is None or outcome.infeasible:

@@ -10,6 +10,7 @@ import pyomo.core as pyo
 
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models.joint.shapes.site_question import SiteQuestion
+from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd
 from planner.models.sites.split_model import build, penalty_musd
 from planner.solvers.outcome import Values
@@ -17,29 +18,40 @@ from planner.solvers.outcome import Values
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 
 
-def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
-    """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$."""
+def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) -> Any:
+    """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$.
+
+    `racks`: the least of all sites, for a bound on any parts of so many: each asked part is then the least that its
+    site holds. None: sites buy the racks of their parts and those that are pinned.
+    """
     # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
     # decisions is whole itself.
-    # Where no rack is pinned, the sites that are open are those that hold the parts.
     pins, each, overhead = q.data.pins, q.data.module_racks, q.data.hardware.facility_overhead_factor
-    exact = not pins.racks_by_site and pins.racks is None
-    modules = sum(n * q.modules(p) for p, n in q.kinds) + sum(pins.racks_by_site.values()) // each
-    m = build(
-        q.data,
-        without=LEFT_OUT,
-        sites=sum(n for _, n in q.kinds) if exact else None,
-        extend=lambda m: add_parts(m, q, loose=loose),
-        max_extra_mw=overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds) if q.counts_power else 0.0,
-        max_modules=modules if pins.racks is None else pins.racks // each,
-    )
-    for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, design_fibre):
+    limits: dict[str, Any] = {}
+    if racks is None:
+        modules = sum(n * q.modules(p) for p, n in q.kinds) + sum(pins.racks_by_site.values()) // each
+        limits["max_modules"] = modules if pins.racks is None else pins.racks // each
+        if not pins.racks_by_site and pins.racks is None:  # the sites that are open are those that hold the parts
+            limits["sites"] = sum(n for _, n in q.kinds)
+    if q.counts_power:
+        limits["max_extra_mw"] = overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds)
+    m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=loose), **limits)
+    place_parts(m, q)
+    if racks is None:
+        pin_blocks(m, q)
+    host_blocks(m, q, exactly=racks is None)
+    for rule in (choose_fabrics, join_sites, design_fibre):
         rule(m, q)
+    if racks is not None:
+        # The split over areas asks as many racks elsewhere as the largest part needs: so says the relaxation too.
+        least = max(-(-racks // each), min_split_modules(q.data, max(q.modules(p) for p, _ in q.kinds)))
+        m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= least)
     if loose:
         for follows in (m.lit, m.fabric, m.designed):
             for var in follows.values():
                 var.domain = pyo.Binary
-    m.goal = pyo.Objective(expr=total_musd(m, q))
+    m.total = pyo.Expression(expr=total_musd(m, q))
+    m.goal = pyo.Objective(expr=m.total)
     return m
 
 
@@ -47,6 +59,7 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     """Create the site MILP's binaries of the part and fabric at each site, and fabric load in MW where it counts."""
     candidates = list(q.data.candidates)
     m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
+    m.holds = pyo.Expression(candidates, rule=lambda m, x: sum(m.part[x, k] for k in range(len(q.kinds))))
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
     several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
     m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
@@ -70,20 +83,12 @@ def set_values(m: Any, values: Values) -> None:
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
-def holding(m: Any, site: str) -> Any:
-    """Return the site MILP's expression of whether a site holds a part: 0 or 1."""
-    return sum(m.part[y, k] for y, k in m.part if y == site)
-
-
 def place_parts(m: Any, q: SiteQuestion) -> None:
     """State in the site MILP that every part is at a site, and no two at one."""
-    kinds = range(len(q.kinds))
     m.place_parts = pyo.Constraint(
-        kinds, rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
+        range(len(q.kinds)), rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
     )
-    m.one_part = pyo.Constraint(
-        list(q.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in kinds) <= m.open[x]
-    )
+    m.one_part = pyo.Constraint(list(q.data.candidates), rule=lambda m, x: m.holds[x] <= m.open[x])
 
 
 def pin_blocks(m: Any, q: SiteQuestion) -> None:
@@ -95,7 +100,7 @@ def pin_blocks(m: Any, q: SiteQuestion) -> None:
     )
 
 
-def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
+def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool) -> None:
     """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
     pins = q.data.pins
 
@@ -125,14 +130,13 @@ def join_sites(m: Any, q: SiteQuestion) -> None:
     m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
     others = sum(n for _, n in q.kinds) - 1
     ends = [(p, x) for p in m.lit for x in p]
-    holds = {x: holding(m, x) for x in q.data.candidates}
     several = range(len(ends) if others > 1 else 0)
-    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
+    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= m.holds[ends[i][1]])
     joined: dict[str, list[Any]] = {x: [] for x in q.data.candidates}
     for p, x in ends:
         joined[x].append(m.lit[p])
     m.join_sites = pyo.Constraint(
-        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] == 0
+        list(joined) if q.circuit else [], rule=lambda m, x: sum(joined[x]) - others * m.holds[x] == 0
     )
 
 
@@ -144,7 +148,7 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
     def row(m: Any, i: int) -> Any:
         x = sets[i]
         other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
-        other += sum(1 - holding(m, s) for s in x.holding)
+        other += sum(1 - m.holds[s] for s in x.holding)
         priced = [] if q.designs[x] is None else [m.designed[i]]
         return sum(priced) + other >= 1
 

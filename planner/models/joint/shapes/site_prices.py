@@ -59,35 +59,31 @@ class Prices:
 
     def lowers(self, rtt: float) -> Floats:
         """Bound site prices in USD from below by the number of wavelengths."""
-        if rtt not in self.tables or self.tables[rtt][0] != len(self.answers):
-            self.tables[rtt] = len(self.answers), self._lowers(rtt)
-        return self.tables[rtt][1]
-
-    def _lowers(self, rtt: float) -> Floats:
+        if rtt in self.tables and self.tables[rtt][0] == len(self.answers):
+            return self.tables[rtt][1]
         wan, sites = self.sites.data.wan, len(self.parts)
         waves = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
         known = [a for a in self.answers if a.max_rtt_ms >= rtt or not self.several]
-        found = np.zeros(len(waves))
-        if not self.several:
-            return np.asarray(np.maximum(found, max((a.usd for a in known), default=0.0)))
-        if not self.exact:
-            return np.asarray(np.max([found, *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0))
-        routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
-        if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
-            return np.full(len(waves), np.inf)
-        # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
-        joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
-        lengths_km = routes, joined * rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
-        near, far, lit = (self.sites.all_fibre_usd(sites, km) for km in lengths_km)
-        for a in known:
-            more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
-            found = np.maximum(found, a.usd + more)
-            for b in (x for x in known if x.waves > a.waves):
-                # The straight line between both, in pairs of fibres.
-                low, high = a.usd - lit[a.waves], b.usd - lit[b.waves]
-                over = pairs[b.waves] - pairs[a.waves]
-                line = low + (pairs - pairs[a.waves]) / over * (high - low) if over else min(low, high)
-                found = np.where((waves >= a.waves) & (waves <= b.waves), np.maximum(found, line + lit), found)
+        # More wavelengths cost no less; at one site all answers are for none.
+        found: Floats = np.max([np.zeros(len(waves)), *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0)
+        if self.exact and self.several:
+            routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
+            if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
+                found, known = np.full(len(waves), np.inf), []
+            # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
+            joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
+            lengths_km = routes, joined * rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
+            near, far, lit = (self.sites.all_fibre_usd(sites, km) for km in lengths_km)
+            for a in known:
+                more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
+                found = np.maximum(found, a.usd + more)
+                for b in (x for x in known if x.waves > a.waves):
+                    # The straight line between both, in pairs of fibres.
+                    low, high = a.usd - lit[a.waves], b.usd - lit[b.waves]
+                    over = pairs[b.waves] - pairs[a.waves]
+                    line = low + (pairs - pairs[a.waves]) / over * (high - low) if over else min(low, high)
+                    found = np.where((waves >= a.waves) & (waves <= b.waves), np.maximum(found, line + lit), found)
+        self.tables[rtt] = len(self.answers), found
         return found
 
     def upper(self, waves: int, rtt: float) -> float:
@@ -108,8 +104,11 @@ class Prices:
             return True
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
-    def ask(self, waves: int, rtt: float) -> None:
-        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones."""
+    def ask(self, waves: int, rtt: float, stage_bytes: float = 0.0) -> None:
+        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones.
+
+        Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
+        """
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
@@ -118,7 +117,7 @@ class Prices:
         for trip in (max(rtt, nearer), rtt):
             if self.is_known(waves, rtt):
                 return
-            circuit = Circuit(waves, trip) if self.several else None
+            circuit = Circuit(waves, trip, stage_bytes) if self.several else None
             placed = self.cheapest(circuit) if self.exact else None
             usd = math.inf if placed is None else placed.capital_usd
             usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
