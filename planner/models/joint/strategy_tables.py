@@ -11,8 +11,8 @@ from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import EPS, World
 from planner.models.joint.search_cache import most_paid
 from planner.models.joint.stage_split import Column, Stages
-from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy
-from planner.models.joint.time_bounds import RowConditions, StrategyRows
+from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy, StrategyRows
+from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
@@ -149,25 +149,20 @@ def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
     return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StrategyTable:
     """The table of a strategy's pipelines with their least seconds, whatever their ZeRO stage."""
 
     strategy: Strategy
+    paid: tuple[float, float]  # the money and racks at which it was made
     rows: StrategyRows  # of each the most replicas and the least micro-batches that it may have
     each: Floats  # least seconds of a micro-batch
     once: Floats  # those that come once in a step of all sequences
-    racks: Ints  # of a block
-    rails: Ints  # of a block
     under_zero: dict[int, Any] = field(default_factory=dict)  # by ZeRO stage the least terms known so far
+    in_memory: Flags | None = None  # those that may hold the model under any ZeRO stage, once that was asked
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def part(self, which: Any) -> "StrategyTable":
-        """Return some of the pipelines of a strategy's table."""
-        some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
-        return StrategyTable(self.strategy, self.rows.part(which), *some)
 
     def each_within(self, at: Ints, blocks: Ints) -> Floats:
         """Bound the micro-batch seconds of pipelines at some rows of a strategy's table, with most blocks."""
@@ -196,38 +191,35 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     """Return the cached table of a strategy's pipelines that may have a replica and a micro-batch."""
     # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
     paid = most_paid(world.problem.instance)
-    if _covers(world.cache.tables_for.get(s), paid):
-        known: StrategyTable = world.cache.tables[s]
+    known: StrategyTable | None = world.cache.tables.get(s)
+    if known is not None and _covers(known.paid, paid):
         return known
-    world.cache.holding.pop(s, None)
-    t, problem, total = s.pipelines, s.problem, most_sequences(s)
-    fewest = np.where(t.v > 1, t.p, 1)  # micro-batches: interleaved a pipeline takes whole rounds of its stages
-    rows = StrategyRows(t.p, t.v, np.ones_like(t.p), fewest, t.replicas_per_rack, t.stage_racks, t.replicas, t.inside)
+    rows, problem, total = s.pipelines, s.problem, most_sequences(s)
+    fewest = rows.m
     if s not in world.cache.terms:  # which hold whatever the budget
-        world.cache.terms[s] = time_bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+        t, once = terms_under_zero(s, None, rows)
+        world.cache.terms[s] = t.each, once
     # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
     # stripes.
     wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
     if wanted is not None:
         fewest = np.where(fewest <= wanted, wanted, 0)
     if stripes is not None and problem.instance.network is not None:
-        fewest = np.where(t.racks >= stripes * t.stage_racks, fewest, 0)
-    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(fewest, 1))
+        fewest = np.where(rows.racks >= stripes * rows.stage_racks, fewest, 0)
+    d = np.minimum(_most_racks(world, rows.rails) // rows.racks * rows.block_replicas, total // np.maximum(fewest, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
-    rows = replace(rows, d=d, m=fewest).part(i)
     each, once = (x[i] for x in world.cache.terms[s])
-    world.cache.tables_for[s] = paid
-    world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
-    return table_of(world, s)
+    found = world.cache.tables[s] = StrategyTable(s, paid, replace(rows, d=d, m=fewest).part(i), each, once)
+    return found
 
 
 def most_blocks(world: World, of: StrategyTable) -> Ints:
     """Return the most blocks of each pipeline in a strategy's table that the racks at the budget hold."""
     known, blocks = world.most_blocks.get(of.strategy, (None, None))
     if known is not of or blocks is None:
-        blocks = _most_racks(world, of.rails) // of.racks
+        blocks = _most_racks(world, of.rows.rails) // of.rows.racks
         world.most_blocks[of.strategy] = of, blocks
     return blocks
 
@@ -243,9 +235,9 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     t = table_of(world, s)
     most = most_blocks(world, t)
     at = np.flatnonzero(most > 0)
-    most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
-    rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return min_seconds(s, rows, each, t.once), rows
+    rows, most = t.rows.part(at), most[at]
+    rows = replace(rows, d=np.minimum(rows.d, most * rows.block_replicas))
+    return min_seconds(s, rows, t.each_within(at, most), t.once[at]), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
@@ -262,14 +254,16 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy's table may hold the model under any ZeRO stage."""
     # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
     # holds the gathered weights of a layer.
-    if s not in world.cache.holding:
-        zeros, of = s.problem.zero_stages, table_of(world, s)
-        most = of.rows.d if world.sites is None else world.sites.max_site_racks // of.racks * of.rows.block_replicas
-        rows = replace(of.rows, d=np.clip(of.rows.d, 1, np.maximum(most, 1)))
-        least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
-        found = [time_bounds.holds_layers(s, z, rows) for z in sorted(least)]
-        world.cache.holding[s] = np.any([*found, np.zeros(len(rows), dtype=bool)], axis=0) & (most > 0)
-    return world.cache.holding[s]
+    zeros, of = s.problem.zero_stages, table_of(world, s)
+    if of.in_memory is None:
+        rows = of.rows
+        most = rows.d if world.sites is None else world.sites.max_site_racks // rows.racks * rows.block_replicas
+        rows = replace(rows, d=np.clip(rows.d, 1, np.maximum(most, 1)))
+        of.in_memory = np.zeros(len(rows), dtype=bool)
+        for zero in {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}:
+            of.in_memory |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, 0.0))
+        of.in_memory &= most > 0
+    return of.in_memory
 
 
 def some_in_memory(world: World) -> bool:
@@ -281,8 +275,8 @@ def some_in_memory(world: World) -> bool:
     return False
 
 
-def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
-    """Bound step-time terms of a strategy's pipelines under a ZeRO stage over all replicas, on a free network.
+def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
+    """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any) over all replicas, network free.
 
     Return them, and the seconds that come once in a step of any number of micro-batches.
     """

@@ -12,9 +12,8 @@ import numpy as np
 from planner.models.joint.joint_world import JointPlan, Shape, World
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.models.joint.strategy_tables import StrategyTable, most_blocks
-from planner.models.joint.time_bounds import StrategyRows
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is

@@ -16,8 +16,8 @@ from planner.models.joint.joint_world import CLUSTER, EPS, JointPlan, Shape, Wor
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
-from planner.models.joint.strategy_space import Floats, Ints
-from planner.models.joint.time_bounds import RowConditions, StrategyRows, terms
+from planner.models.joint.strategy_space import Floats, Ints, StrategyRows
+from planner.models.joint.time_bounds import RowConditions, terms
 from planner.physics.recovery import Way
 from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
@@ -282,7 +282,7 @@ class ShapeProblem:
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound a shape's seconds of steps a sequence at several slowdowns and fibres by even stages."""
         c, block = self.column, self.column.block
-        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.rack_stages == 1
+        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.racks, block.rails
         rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
         return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
 
