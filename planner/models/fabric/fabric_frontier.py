@@ -48,8 +48,9 @@ class WorstTraffic(SiteTraffic):
         """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
         """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
+        del first_only  # each run has as much
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
         # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
         found, inside = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks)
@@ -59,10 +60,6 @@ class WorstTraffic(SiteTraffic):
         tokens = exchange_bound(groups, sizes, self.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
-
-    def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
-        """Return the loads of worst traffic out of runs of `sizes` racks, the first run as any: by size and stripes."""
-        return self.leaving(blocks, stripes, sizes, shares=True).swapaxes(0, 1)
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
