@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.instance.references_and_pins import pinned_blocks
@@ -17,7 +18,6 @@ from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.shapes.site_question import PlacedParts
 from planner.models.joint.stage_split import Column, LayerSplit
-from planner.models.joint.stops_and_spares import sparings
 from planner.models.joint.strategy_space import Ints, JointProblem, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
@@ -210,9 +210,17 @@ def spared(world: World, column: Column) -> list[Column]:
     calendar = world.problem.calendar
     if calendar is None:
         return [column]
+    r = calendar.r
+    repaired, targets = any(p.repair_hours for p in r.parts.values()), sorted(set(r.spare_targets))
+    if not repaired:  # of spares the fewest do
+        fewest = min((t for t in targets if t), default=0.0)
+        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
+    # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
     idle = column.block.rails < world.problem.gpus and world.templates is not None
-    lanes = lanes_to_choose(world.problem.instance) if calendar.r.counts_links else [0]
-    return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
+    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
+    lanes = lanes_to_choose(world.problem.instance) if r.counts_links else [0]
+    every = product(targets, wires, lanes)
+    return [replace(column, spare_target=t, spares_wired=wired, lanes=n) for t, wired, n in every]
 
 
 def largest_parts(column: Column, sites: int) -> range:

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from planner.models.joint.stops_and_spares import NO_SPARES, Sparing
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
@@ -35,7 +34,8 @@ class Column:
     v: int
     d: int
     m: int
-    sparing: Sparing = NO_SPARES
+    spare_target: float = 0.0  # share of time in which a site is to have enough racks; 0: it has no spare ones
+    spares_wired: bool = False  # idle GPUs of its racks are cabled as spares
     lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
 
     @property

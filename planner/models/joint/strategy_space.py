@@ -18,8 +18,10 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
-from planner.models.joint.stops_and_spares import Calendar, calendar_of
+from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
+from planner.physics.recovery import fewest_stops
+from planner.physics.spares import checkpoint_bytes, counted
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
@@ -148,13 +150,17 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
+    rates, calendar = counted(instance), None
+    if rates is not None:
+        state_bytes, links = checkpoint_bytes(instance, machine.model), fewest_stops(instance, rates)
+        calendar = Calendar(r=rates, state_bytes=state_bytes, network=instance.network, links=links)
     problem = JointProblem(
         instance=instance,
         machine=machine,
         transport_slowdown=transport_slowdown_of(instance.network),
         max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=memory_limit_bytes(instance),
-        calendar=calendar_of(instance, machine.model),
+        calendar=calendar,
         all_rails=instance.network is not None and instance.network.spares.asked,
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},

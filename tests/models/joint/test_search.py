@@ -33,7 +33,7 @@ from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import solve_joint, world_of
-from planner.models.joint.stage_layers import Patterns, fastest_split
+from planner.models.joint.stage_layers import fastest_split, patterns_of
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
 from planner.models.joint.strategy_tables import (
@@ -181,7 +181,7 @@ def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatc
         loop = Loop(goal=FewestDays(world=world, progress=lambda *_: None))
         loop._open_shapes(0.0, 0.0, ShapesLeft(x, 2, range(2, 4)))
         opened = [node.known.shape.blocks for *_, node in loop.heap if isinstance(node, OpenShape)]
-        assert opened == ([(3, 1)] if x.sparing.target else [])
+        assert opened == ([(3, 1)] if x.spare_target else [])
 
 
 @pytest.mark.parametrize("sites", [0, 2])
@@ -615,7 +615,7 @@ def keeps_rule(stack: str, layers: list[int], repeats: list[int], v: int) -> boo
 
 def walked(column: Column, seconds: float, stack: str) -> float:
     """Return the seconds of the fastest split among all patterns of all stages."""
-    x = Patterns(stages=Stages(column=column, conditions=FREE, cutoff=seconds))
+    x = patterns_of(Stages(column=column, conditions=FREE, cutoff=seconds))
     choices = [[k for k in range(len(x.table)) if x.fits[i, k] and x.seconds[i, k] <= seconds] for i in range(column.p)]
     best = math.inf
     for picked in itertools.product(*choices):

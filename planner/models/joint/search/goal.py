@@ -248,7 +248,7 @@ class Goal(ABC):
                 if not self.opens(least, c):
                     return
                 unhoused = not self.houses(q)
-            if unhoused and not column.sparing.target:
+            if unhoused and not column.spare_target:
                 return
             if not unhoused and self.pays(q):
                 yield q, least

@@ -277,7 +277,7 @@ class WholeCurve(Goal):
         late = self.front.cutoff(most, 0.0) * (1 - 2 * EPS)
         if not free_seconds(self.world, column, min(late, NEVER)) < late:
             return
-        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):
             for sites in open_sites(self.world, choice):
                 shape = next(shapes(choice, sites), None)
                 if shape is None:

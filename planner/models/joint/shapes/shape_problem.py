@@ -44,9 +44,9 @@ class ShapeProblem:
         own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
             return own
-        rails = self.world.problem.gpus if c.sparing.wired else block.rails
+        rails = self.world.problem.gpus if c.spares_wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
-        return replace(own, rails=rails, lanes=c.lanes, spare_target=c.sparing.target, rack_availability=fit)
+        return replace(own, rails=rails, lanes=c.lanes, spare_target=c.spare_target, rack_availability=fit)
 
     @property
     def several(self) -> bool:
@@ -240,7 +240,7 @@ class ShapeProblem:
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
         if site_bounds is not None and "wan.wavelengths" not in self.world.problem.instance.pins:
             # As many wavelengths, but one at least, as the money may pay with sites and least fabrics.
-            t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
+            t, sites, sparing = self.traffic, site_bounds.sites, self.column.spare_target > 0
             racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
             floor = sites.floor_usd(racks, len(self.shape.blocks))
             known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
