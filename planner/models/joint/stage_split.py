@@ -180,8 +180,11 @@ class Stages:
         larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
         layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
         ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
-        room, state = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends], self._state(1, 0)
-        room = (room - front * (self._state(1, 0, front=1) - state))[:, None]
+        state_of = partial(memory.gpu_state_bytes, m, s.shape, s.weights, zero_stage=c.zero)
+        state_of = partial(state_of, replicas=self.conditions.shards)
+        state = float(state_of(layers=1, ends=0))
+        room = s.problem.memory_limit - np.array([float(state_of(layers=0, ends=n)) for n in range(3)])[ends]
+        room = (room - front * (float(state_of(layers=1, ends=0, front=1)) - state))[:, None]
         room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
         # Room is left by the layers' state and by what is in work, on the last stage at the peak of its head.
         head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights, front=front)
@@ -201,13 +204,6 @@ class Stages:
             recompute = np.clip(recompute, 0, NO_FIT).astype(np.int64)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
         return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
-
-    def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
-        c, s, shards = self.column, self.column.strategy, self.conditions.shards
-        found = memory.gpu_state_bytes(
-            s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
-        )
-        return float(found)
 
     @cached_property
     def seconds(self) -> Floats:
@@ -388,22 +384,19 @@ class Stages:
 
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
         """Return the fastest split under any number of layers that chunks recompute alike, if any."""
-        best = None
+        # The largest stage of a split has the mean of the layers at least.
+        best, v, layers = None, self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
         for stages in copy(self._alike):
             cutoff = self.cutoff if best is None else best.seconds
-            if stages.each > 0 and stages._min_seconds >= cutoff:
-                break  # as are those of more
+            if stages.each > 0:
+                own = stages.pipeline, stages.sharded, v, layers, schedule.recomputed_alike(layers, v, stages.each)
+                stage = float(step_prediction.stage_seconds(*own, stages.send))
+                stage -= max(0.0, -stages.pipeline.first_excess_seconds)
+                once = stages.once(float(step_prediction.chunk_seconds(*own)), layers)
+                if stages.effective * stage + once >= cutoff:
+                    break  # as are those of more
             best = solve(stages if best is None else stages.over(self.conditions, cutoff)) or best
         return best
-
-    @property
-    def _min_seconds(self) -> float:
-        """Bound the seconds of a step: the largest stage of a split has the mean of the layers at least."""
-        v, layers = self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
-        recomputed = schedule.recomputed_alike(layers, v, self.each)
-        stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
-        chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
-        return self.effective * (stage - max(0.0, -self.pipeline.first_excess_seconds)) + self.once(chunk, layers)
 
     @cached_property
     def bounding(self) -> Self:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from operator import ge
 from typing import Any
 
 import numpy as np
@@ -139,14 +140,9 @@ def _stage_groups(s: Strategy) -> tuple[int, float, float]:
 
 def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
     """Return a strategy's cached bound for no less money and racks, and whether for exactly these; None if none is."""
-    paid, bound = world.cache.bounds.get(s, (None, 0.0))
+    paid, bound = world.cache.bounds.get(s, ((-1.0, -1.0), 0.0))
     own = most_paid(world.problem.instance)
-    return (bound, paid == own) if _covers(paid, own) else None
-
-
-def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
-    """Return whether a strategy table made for a budget and racks, if any, serves a question's own budget and racks."""
-    return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
+    return (bound, paid == own) if all(map(ge, paid, own)) else None
 
 
 @dataclass(slots=True)
@@ -192,7 +188,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
     paid = most_paid(world.problem.instance)
     known: StrategyTable | None = world.cache.tables.get(s)
-    if known is not None and _covers(known.paid, paid):
+    if known is not None and all(map(ge, known.paid, paid)):
         return known
     rows, problem, total = s.pipelines, s.problem, most_sequences(s)
     fewest = rows.m
@@ -261,7 +257,7 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
         rows = replace(rows, d=np.clip(rows.d, 1, np.maximum(most, 1)))
         of.in_memory = np.zeros(len(rows), dtype=bool)
         for zero in {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}:
-            of.in_memory |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, 0.0))
+            of.in_memory |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
         of.in_memory &= most > 0
     return of.in_memory
 
@@ -291,7 +287,7 @@ def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
     """Raise micro-batch seconds of a strategy's pipelines to stages that fit in memory; infinite if none does."""
-    seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, layer)
     return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
 

@@ -87,7 +87,7 @@ MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
-def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shards: Any, layer_seconds: Any) -> Floats:
+def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, layer_seconds: Any) -> Floats:
     """Bound from below the seconds of rows' slowest stage by the layers that memory lets stages hold.
 
     The bound is infinite where the stages cannot hold all layers; elsewhere it is 0 where `layer_seconds` is 0.
@@ -98,28 +98,27 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shar
     constant once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
     found = np.full(len(rows), np.inf)
-    shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
     timed = bool(np.any(each > 0))
-    may = np.flatnonzero(_may_hold_layers(s, zero, rows, shards))  # mostly few
+    may = np.flatnonzero(_may_hold_layers(s, zero, rows))  # mostly few
     for at in _by_width(rows.p[may]):
         some = may[at]
-        memory_of = _memory_of(s, zero, rows.part(some), shards[some])
-        holding = _holds_whole_layers(s, rows.part(some), memory_of)
+        own = rows.part(some)
+        x = _memory_of(s, zero, own)
+        holding = _holds_whole_layers(s, own, x)
         if not holding.all():
-            some, memory_of = some[holding], memory_of.part(holding)
+            some, own, x = some[holding], own.part(holding), x.part(holding)
         if len(some):
-            own = rows.part(some)
-            found[some] = _min_stage_seconds(s, own, memory_of, each[some, None], recompute) if timed else 0.0
+            found[some] = _min_stage_seconds(s, own, x, each[some, None], recompute) if timed else 0.0
     return found
 
 
-def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> Flags:
+def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     """Return which rows of a time bound may hold all layers if every stage had the memory of one without ends."""
     # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
-    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards)
+    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
     each = np.zeros(len(rows))
     for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
@@ -159,7 +158,7 @@ class _Memory(ArrayTable):
     front: Ints  # layers of a stage that may need no room
 
 
-def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
+def _memory_of(s: Strategy, zero: int, rows: StrategyRows) -> _Memory:
     """Compute bytes for time bounds that each row's stages have left for layers after ends and working memory."""
     m = s.machine
     p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
@@ -167,7 +166,7 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
 
     def state(layers: int, ends: int) -> Floats:
         numbers = {"layers": layers, "ends": ends, "zero_stage": zero}
-        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=shards)
+        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=rows.d)
         return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
 
     head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)

@@ -337,12 +337,12 @@ def test_memory_slows_the_slowest_stage() -> None:
     _, rows = pipelines_of(world, s)
     free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
     layer = time_bounds.terms(s, 0, rows, free).layer
-    loose = time_bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
+    loose = time_bounds.min_stage_seconds_in_memory(s, 0, replace(rows, d=0 * rows.d + 1), layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
     for share in np.geomspace(1, 1e-4, 600):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = time_bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
+        found = time_bounds.min_stage_seconds_in_memory(tight, 0, replace(rows, d=0 * rows.d + 1), layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
@@ -358,7 +358,7 @@ def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
         for s in list(strategies(problem))[::3]:
             _, rows = pipelines_of(world, s)
             for zero in (0, 3) if len(rows) else ():
-                bound = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, np.full(len(rows), s.layer))
+                bound = time_bounds.min_stage_seconds_in_memory(s, zero, rows, np.full(len(rows), s.layer))
                 for j in range(0, len(rows), 2):
                     fits = math.isfinite(free_seconds(world, column_at(s, zero, rows, j), math.inf))
                     assert not fits or math.isfinite(bound[j])
@@ -708,9 +708,9 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
             monkeypatch.setattr(time_bounds, "FEW_ENTRIES", few)
             narrowed += len(list(time_bounds._by_width(rows.p))) > 1
             for zero in (1, 3):
-                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, 0.0))
+                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
                 layer = np.full(len(rows), s.layer)
-                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer))
+                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, layer))
         held += int(np.isfinite(found[0]).sum())
         assert 0 < np.isfinite(found[1]).sum() < len(rows) or not len(rows)
         for one, other in zip(found, at_once, strict=True):
@@ -726,7 +726,7 @@ def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
         _, rows = pipelines_of(world, s)
         layer, recompute = np.full((len(rows), 1), s.layer), s.between.times.recompute_seconds
         for share in (1.0, 0.8, 0.6, 0.4):
-            x = time_bounds._memory_of(s, 1, rows, rows.d)
+            x = time_bounds._memory_of(s, 1, rows)
             x = replace(x, room=share * x.room, recomputing=share * x.recomputing)
             usual = time_bounds._min_stage_seconds(s, rows, x, layer, recompute)
             tight += int((np.isfinite(usual) & (usual > 40 / rows.p * s.layer * (1 + 1e-6))).sum())
