@@ -41,7 +41,7 @@ class ZoneRows(ArrayTable):
 
 def sizes_of_zones(s: SiteMode) -> Ints:
     """Return the leaf domain sizes of trees of four tiers: none where the network or pins do not allow four tiers."""
-    return s.domain_sizes[: None if not s.mode.grouped and s.network.max_tiers >= 4 == s.pins.get("tiers", 4) else 0]
+    return s.domain_sizes[: None if not s.mode.grouped and s.allows(4) else 0]
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
@@ -151,9 +151,9 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     p, m, out = s.prices, s.mode, np.maximum(1, floor)
     cores = np.maximum(zones, np.ceil((pods * x.spines * x.spine_up + zones * out) / s.core_ports))
     tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
-    core_link = p.spine_uplink(domain * x.zone_width, x.zone_rails)
+    core_link = p.uplink(domain * x.zone_width, x.zone_rails)
     usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * s.core_box
-    step = x.spines * p.spine_uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
+    step = x.spines * p.uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
     send, allreduce, _ = s.leaf_crossing(domain, x.up, leaf_loads[:, None])
     worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
@@ -273,7 +273,4 @@ def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
 
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
     """Return the design table of the trees of four tiers under some stripes that beat the templates found so far."""
-    send, allreduce, fits = s.tree_crossing(x, *_loads(s, x, n))
-    prices = s.priced(x)
-    kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, *(BELOW * prices)))
-    return s.tree_table(x.part(kept), send[kept], allreduce[kept], prices[:, kept], n)
+    return s.tree_table(x, s.tree_crossing(x, *_loads(s, x, n)), s.priced(x), n)
