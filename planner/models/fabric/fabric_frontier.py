@@ -108,10 +108,15 @@ def alternatives(
     )
     traffic, max_send = worst_traffic(network, request, rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
-    found: dict[Kind, DesignTable] = {}
-    ended = ""
+    # Sizes of leaf domains by racks outside and unavoidable splits, as far as these are axes.
+    largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
+    kinds, found, ended = dict[Kind, list[int]](), dict[Kind, DesignTable](), ""
+    for size in sorted({*range(1, largest + 1), request.racks}):
+        outside = max(0, request.racks - size) if "leaf" in counted else 0
+        split = unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, size)
+        kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
     try:
-        for kind, sizes in sorted(_kinds(t, traffic, request.racks, counted).items()):
+        for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
             rivals = undominated(better, power_counts=t.power_counts)
             of_kind = replace(t, leaf_sizes=frozenset(sizes), rivals=rivals, options_of={})
@@ -123,8 +128,8 @@ def alternatives(
     x = DesignTable.joined([no_options(), *found.values()])
     domain = x.key[:, AT["domain"]]
     splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
-    outside = np.maximum(0, request.racks - domain)
-    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": outside, "splits": splits}
+    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
+    by_axis["leaf"] = np.maximum(0, request.racks - domain)
     kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
     designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
     designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
@@ -139,17 +144,6 @@ def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
     full, last = divmod(racks, domain)
     return max(0, groups - full * (domain // group_racks) - last // group_racks)
-
-
-def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str]) -> dict[Kind, list[int]]:
-    """Group a frontier's leaf domain sizes by (racks outside, unavoidable splits), as far as these are axes."""
-    most = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
-    kinds: dict[Kind, list[int]] = {}
-    for size in sorted({*range(1, most + 1), racks}):
-        outside = max(0, racks - size) if "leaf" in axes else 0
-        splits = unavoidable_splits(racks, traffic.group_racks, traffic.groups, size) if "splits" in axes else 0
-        kinds.setdefault((outside, splits), []).append(size)
-    return kinds
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:

@@ -215,12 +215,19 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
     """Add cores and super-spines to each tree in every way that ports allow, for `links` links out of a zone."""
     # Cores have the fewest uplinks, or `every` number of them. Returned are the row of each way and its tree.
     i, bundle, cores, taken = _cores(s, x)
-    fewest = _fewest_up(s, x.part(i), cores, taken, links[i])
+    # The fewest by links out of the zone, ports down, losses and the WAN gateway.
+    zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
+    links = np.maximum(links[i], np.where(zones > 1, s.network.asked_spines, 1))
+    if s.wan_ports:
+        links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
+    ratio = np.ceil(np.where(zones > 1, taken / s.network.tier_ratios[2], 1) * (1 - TOLERANCE)).astype(np.int64)
+    fewest = np.maximum(np.maximum(1, ratio), -(-links // cores))
+    if (wanted := s.pins.get("core_up_ports")) is not None:
+        fewest = np.where(fewest <= wanted, wanted, s.core_ports)
     most = s.core_ports - taken if every and "core_up_ports" not in s.pins else np.minimum(fewest, s.core_ports - taken)
     k, more = members(np.maximum(0, most - fewest + 1))
-    i, cores, up = i[k], cores[k], fewest[k] + more
+    i, cores, up, zones = i[k], cores[k], fewest[k] + more, zones[k]
     # Super-spines of a network each have a port for every zone.
-    zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
     boxes = fewest_boxes(s, zones, cores * up, np.where(zones > 1, s.network.asked_spines, 1))
     x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
     kept = np.flatnonzero(boxes < NONE)
@@ -255,22 +262,9 @@ def _divisors(count: int, most: int) -> Ints:
     return np.asarray(every[count % every == 0])
 
 
-def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
-    """Return the fewest uplinks of a zone's core, by links out of the zone, ports down, losses and WAN gateway."""
-    zones = s.pods(x.domain, x.zone_rails, x.zone_width)
-    links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
-    if s.wan_ports:
-        links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
-    ratio = np.ceil(np.where(zones > 1, taken / s.network.tier_ratios[2], 1) * (1 - TOLERANCE)).astype(np.int64)
-    up = np.maximum(np.maximum(1, ratio), -(-links // cores))
-    wanted = s.pins.get("core_up_ports")
-    return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
-
-
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
     return [s.loads.at(n, x.domain * width) for width in (1, x.width, x.zone_width)]
 
 
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
-    """Return the design table of the trees of four tiers under some stripes that beat the templates found so far."""
     return s.tree_table(x, s.tree_crossing(x, *_loads(s, x, n)), s.priced(x), n)
