@@ -282,7 +282,7 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     """Bound the price of trees' pods: the fewest spines that ports allow, links out as rules ask, one each at least."""
     m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
-    spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]
+    spines = -(-x.up // ((ports - 1) // leaf_count))
     floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
     ratio = np.where(pods > 1, n.tier_ratios[1], math.inf)  # of ports down of a spine to one up
     links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
@@ -344,13 +344,3 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
     return np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0), first
-
-
-@lru_cache(maxsize=16)
-def _largest_bundles(ports: int) -> Ints:
-    """Return the largest bundle of every number of uplinks (columns) of a tree that is at most the row's number."""
-    table = np.ones((ports + 1, ports + 1), dtype=np.int64)
-    for b in range(2, ports + 1):
-        table[b] = table[b - 1]
-        table[b, b::b] = b
-    return table

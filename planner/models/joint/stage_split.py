@@ -66,7 +66,7 @@ class LayerSplit:
     recomputed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """Limits on stages that admit a split of layers, and the seconds of a step that it takes at most within them."""
 
@@ -302,24 +302,25 @@ class Stages:
         last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
         return float(max(last, opened_at[np.arange(c.p), fewest].max()))
 
-    def limits(self) -> Iterator[Thresholds]:
-        """Yield limits of the best splits: for each most layers the least stage time at each largest chunk."""
+    def least(self) -> Thresholds | None:
+        """Return the limits of the fastest split of layers; None where none takes less than the cutoff."""
+        if self._has_rule:
+            return self._best_alike(lambda stages: stages.least())
+        c, wanted, found = self.column, self.column.strategy.problem.layers_of(self.column.p), None
         if not len(self.sizes):
-            return
-        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+            return None
         if wanted is not None:  # those that the layers keep, if they fit memory
             layers = np.array(wanted)
             if layers.max() > self.sizes[-1] or np.any(layers < self.least_sizes):
-                return
+                return None
             where = np.arange(c.p), layers - c.v
             stage, chunk = float(self.seconds[where].max()), float(self.chunk[where].max())
-            seconds = stage + self.once(chunk, max(wanted))
-            if seconds < self.cutoff:
-                yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=max(wanted))
-            return
+            found = Thresholds(stage + self.once(chunk, max(wanted)), stage, chunk, max(wanted))
+            return found if found.seconds < self.cutoff else None
         best, largest = self.cutoff, self.min_seconds_by_most
         if not (largest < best).any():
-            return
+            return None
+        # For each most layers the least stage time at each largest chunk.
         by_seconds, by_chunk, values, chunks = self._up_to
         mean = -(-c.strategy.problem.layers // c.p)
         for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
@@ -336,8 +337,8 @@ class Stages:
                 chunk = float(chunks[at])
                 seconds = stage + self.once(chunk, most)
                 if seconds < best:
-                    best = seconds
-                    yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
+                    best, found = seconds, Thresholds(seconds, stage, chunk, most)
+        return found
 
     @property
     def _has_rule(self) -> bool:
@@ -375,12 +376,6 @@ class Stages:
                 yield stages
             if np.all(fits == (stages._needed < NO_FIT)):
                 return
-
-    def least(self) -> Thresholds | None:
-        """Return the limits of the fastest split of layers; None where none takes less than the cutoff."""
-        if self._has_rule:
-            return self._best_alike(lambda stages: stages.least())
-        return max(self.limits(), key=lambda t: -t.seconds, default=None)
 
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
         """Return the fastest split under any number of layers that chunks recompute alike, if any."""
@@ -420,22 +415,6 @@ class Stages:
         found.__dict__["bounding"] = timed
         return found
 
-    def _short(self) -> Self | None:
-        """Return the same stages without the sizes that a bound excludes; None where it leaves no split of layers.
-
-        The order of events, which takes long, is then worked out for few patterns of unequal chunks.
-        """
-        bound = self.bounding
-        if bound.least() is None:
-            return None
-        if self.column.strategy.problem.layers_of(self.column.p) is not None:
-            return bound._with((*KEPT, *BY_SIZE), exact=True)
-        in_time = np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
-        found = bound._with(KEPT, exact=True)
-        found.__dict__["sizes"] = bound.sizes[: in_time[-1] + 1]
-        found.__dict__.update({name: bound.__dict__[name][:, : in_time[-1] + 1] for name in BY_SIZE})
-        return found
-
     def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
         """Return the stages with some changes; cached figures of a split that do not depend on these are kept."""
         found, known = replace(self, **changes), self.__dict__
@@ -444,12 +423,24 @@ class Stages:
 
     def fastest(self) -> LayerSplit | None:
         """Return the fastest split of layers over the stages; None where none beats the cutoff."""
-        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
-        stages = self._short() if self.exact and self.column.v > 1 else self
-        limits = None if stages is None else stages.least()
-        found = None if stages is None or limits is None else stages.spread(limits)
+        stages = self
+        if self.exact and self.column.v > 1:
+            # Sizes that a bound excludes go first: the order of events, which takes long, is then worked out for few
+            # patterns of unequal chunks.
+            bound = self.bounding
+            if bound.least() is None:
+                return None
+            if self.column.strategy.problem.layers_of(self.column.p) is not None:
+                stages = bound._with((*KEPT, *BY_SIZE), exact=True)
+            else:
+                stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
+                stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
+                stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
+        limits = stages.least()
+        found = None if limits is None else stages.spread(limits)
+        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
             return found
         found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))
