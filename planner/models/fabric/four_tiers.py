@@ -213,8 +213,25 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Ints, T
 
 def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints, Trees]:
     """Add cores and super-spines to each tree in every way that ports allow, for `links` links out of a zone."""
-    # Cores have the fewest uplinks, or `every` number of them. Returned are the row of each way and its tree.
-    i, bundle, cores, taken = _cores(s, x)
+    # Returned are the row of each way and its tree. A core takes the same number of positions of each spine, one that
+    # divides those that there are.
+    each = x.zone_rails // x.rails * (x.zone_width // x.width)
+    fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
+    found = [np.empty((4, 0), dtype=np.int64)]
+    for one in spine_bundles(s):
+        whole = np.flatnonzero(x.spine_up % one == 0)
+        positions = x.spines[whole] * (x.spine_up[whole] // one)
+        kinds, own = np.unique(positions, return_inverse=True)
+        shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
+        counts = np.array([len(p) for p in shares], dtype=np.int64)
+        k, more = members(counts[own])
+        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[(np.cumsum(counts) - counts)[own][k] + more]
+        i, cores = whole[k], positions[k] // p
+        taken = p * one * each[i]
+        fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
+        found.append(np.stack([i, np.full_like(i, one), cores, taken])[:, fits])
+    i, bundle, cores, taken = np.concatenate(found, axis=1)
+    # Cores have the fewest uplinks, or `every` number of them.
     # The fewest by links out of the zone, ports down, losses and the WAN gateway.
     zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
     links = np.maximum(links[i], np.where(zones > 1, s.network.asked_spines, 1))
@@ -232,28 +249,6 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
     x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
     kept = np.flatnonzero(boxes < NONE)
     return i[kept], x.part(kept)
-
-
-def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each way to add cores to a row's zones: the row, bundle, cores of a zone, and ports down of a core."""
-    # A core takes the same number of positions of each spine, one that divides those that there are.
-    each = x.zone_rails // x.rails * (x.zone_width // x.width)
-    fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
-    found = [np.empty((4, 0), dtype=np.int64)]
-    for bundle in spine_bundles(s):
-        whole = np.flatnonzero(x.spine_up % bundle == 0)
-        positions = x.spines[whole] * (x.spine_up[whole] // bundle)
-        kinds, own = np.unique(positions, return_inverse=True)
-        shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
-        counts = np.array([len(p) for p in shares], dtype=np.int64)
-        k, more = members(counts[own])
-        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[(np.cumsum(counts) - counts)[own][k] + more]
-        i, cores = whole[k], positions[k] // p
-        taken = p * bundle * each[i]
-        fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
-        found.append(np.stack([i, np.full_like(i, bundle), cores, taken])[:, fits])
-    i, bundles, cores, taken = np.concatenate(found, axis=1)
-    return i, bundles, cores, taken
 
 
 @lru_cache(maxsize=1 << 14)

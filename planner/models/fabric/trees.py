@@ -163,8 +163,21 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
         return s.tops[key]
     if len(s.tops) >= MOST_TOPS:
         s.tops.clear()
-    none = Trees.of(domain=np.empty(0, dtype=np.int64))
-    x = Trees.joined([none, *_over_all_domains(s, domain)])
+    found, rails = [Trees.of(domain=np.empty(0, dtype=np.int64))], pod_sizes(s, m.rails, "rails_per_pod")
+    if _allows_two(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
+        _, x, _ = wirings(s, Trees.of(domain=domain, rails=m.rails, width=domains, up=np.arange(1, s.ports)), room=0)
+        x = replace(x, spine_up=np.zeros_like(x.up))
+        found.append(x.part(x.bundle * m.rails * domains + -(-s.wan_ports // x.spines) <= s.spine_ports))
+    if s.allows(3) and domains in pod_sizes(s, domains, "leaf_domains_per_pod"):
+        above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
+        one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
+        rails = rails[((rails < m.rails) | one_pod) & (rails * domains < s.spine_ports)]
+        rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
+        _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
+        gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
+        x = replace(x, spine_up=np.maximum(x.spine_up, gone))
+        found += [some for some, _ in _three_tiers(s, x, high, cheapest=True)]
+    x = Trees.joined(found)
     usd, mw = prices = s.tree_bill(x)
     k = np.flatnonzero(np.isfinite(usd))
     if s.power_counts and s.whole:
@@ -175,26 +188,6 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
         k = np.unique(np.concatenate([order[np.diff(x.up[order], prepend=-1) != 0] for order in orders]))
     s.tops[key] = x.part(k), prices[:, k]
     return s.tops[key]
-
-
-def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
-    every, domains = s.mode.rails, s.domains(domain)
-    if _allows_two(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
-        _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
-        x = replace(x, spine_up=np.zeros_like(x.up))
-        yield x.part(x.bundle * every * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
-    if not s.allows(3) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
-        return
-    above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
-    one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
-    rails = pod_sizes(s, every, "rails_per_pod")
-    rails = rails[((rails < every) | one_pod) & (rails * domains < s.spine_ports)]
-    rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
-    _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
-    gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
-    x = replace(x, spine_up=np.maximum(x.spine_up, gone))
-    for found, _ in _three_tiers(s, x, high, cheapest=True):
-        yield found
 
 
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:

@@ -113,16 +113,8 @@ class World:
     most_blocks: dict[Strategy, tuple[Any, Ints]] = field(init=False, default_factory=dict)
     most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
     cache: JointCache = field(default_factory=JointCache)
-    deadline: Deadline = field(default_factory=Deadline)  # of the search
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; sites, fibre and fabrics have the same
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
-
-    def end_at(self, deadline: Deadline) -> None:
-        """Set a search's deadline for all that its joint questions ask: sites, fibre and fabrics."""
-        self.deadline = deadline
-        if self.sites is not None:
-            self.sites.deadline = self.sites.fibre.deadline = deadline
-        if self.templates is not None:
-            self.templates.deadline = deadline
 
     def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
         """Leave joint plans without a proof: the bound on seconds a sequence, or on capital, is at most theirs."""

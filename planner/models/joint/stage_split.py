@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step_prediction
@@ -215,30 +215,24 @@ class Stages:
         ends = step_prediction.end_seconds(x, stages, c.p)
         host = x.machine.software.host_seconds
         each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
-        found = self.effective * each + self._wait(recompute, fits)
-        return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
-
-    def _wait(self, recompute: Ints, fits: Flags) -> Floats:
-        """Compute the seconds that unequal chunks of stages add: by event order from the mean size on, else a bound."""
-        c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
-        if not self.waits:
-            return np.zeros(recompute.shape)
-        found = schedule.min_excess_seconds(self.counts, self.sizes[None, :], recompute, layer, repeat)
-        found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
-        if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
-            return np.asarray(found, dtype=np.float64)
-        mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
-        alike = step_prediction.alike_stages(self.pipeline, c.p)
-        patterns = {
-            (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
-            for i, j in zip(*np.nonzero(fits), strict=True)
-            if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
-        }
-        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts)
-        with ticking(self.tick):
-            for n, r, i in sorted(patterns):
-                found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
-        return np.asarray(found, dtype=np.float64)
+        # Unequal chunks wait as long as a bound says; by the order of events from the mean size on.
+        wait, layer, repeat = np.zeros(fits.shape), float(self.sharded.layer_seconds), x.times.recompute_seconds
+        if self.waits:
+            wait = schedule.min_excess_seconds(self.counts, sizes, recompute, layer, repeat)
+            wait[-1] = np.maximum(0.0, wait[-1] - self.effective * x.head)  # which fills the last chunk
+        if self.waits and self.exact and c.v > 1 and c.strategy.order == "1f1b":
+            mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
+            alike = step_prediction.alike_stages(x, c.p)
+            patterns = {
+                (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
+                for i, j in zip(*np.nonzero(fits), strict=True)
+                if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
+            }
+            with ticking(self.tick):
+                for n, r, i in sorted(patterns):
+                    own = (recompute[:, n - c.v] == r) & (alike == i)
+                    wait[own, n - c.v] = step_prediction.excess_seconds(x, self.sharded, self.counts, n, r, stage=i)
+        return np.asarray(np.where(fits, self.effective * each + wait, np.inf), dtype=np.float64)
 
     @cached_property
     def chunk(self) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.site_mode import members
 from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import EPS, World
 from planner.models.joint.search_cache import most_paid
@@ -24,46 +25,36 @@ BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
 
-@dataclass(frozen=True, slots=True)
-class Pruning:
-    """What prunes a strategy's table: least seconds of a micro-batch and of a filling layer, and a cutoff of it."""
-
-    each: float
-    layer: float
-    cutoff: float
-    likely: bool  # shallow tables alone, for a first plan
-
-
-def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def micro_batches(
+    s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float, *, likely: bool = False
+) -> tuple[Any, Any]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them in a strategy's table.
 
-    Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
-    holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks
-    for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A pipeline
-    that is not interleaved holds less where it is not filled, so it may take any number below p.
+    `each`: least seconds of a micro-batch; `likely`: filled pipelines alone, for a first plan. Pairs that the fill of
+    the pipeline alone takes over the cutoff, of seconds a micro-batch, are left out. A filled pipeline takes as many as
+    the batch holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a
+    rule asks for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A
+    pipeline that is not interleaved holds less where it is not filled, so it may take any number below p.
     """
-    most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
+    problem, total = s.problem, most_sequences(s)
+    most, wanted, fill = total // np.maximum(d, 1), problem.pin("microbatches_per_step"), min_fill_seconds(s, p, v)
     rounds = v > 1 and problem.rules.whole_rounds
     if wanted is not None:
         fine = (most >= wanted) & ((wanted >= p) if v > 1 else True) & (not rounds or wanted % p == 0)
         return d[fine], np.full(int(np.sum(fine)), wanted)
-    even = math.ceil(problem.layers / p)
-    fill = (p - 1) * math.ceil(even / v) * pruning.layer
     if v == 1:
-        spare = d * pruning.cutoff - pruning.each
+        spare = d * cutoff - each
         min_count = np.where(spare > 0, np.ceil(np.minimum(fill / np.maximum(spare, 1e-300), p) * (1 - 1e-9)), p)
-        min_count = np.full(len(d), p) if pruning.likely else np.clip(min_count, 1, p).astype(np.int64)
-        each = np.maximum(np.minimum(most, p - 1) - min_count + 1, 0)
-        first = np.cumsum(each) - each
-        early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
+        min_count = np.full(len(d), p) if likely else np.clip(min_count, 1, p).astype(np.int64)
+        row, more = members(np.maximum(np.minimum(most, p - 1) - min_count + 1, 0))
         filled = most >= p
-        found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
+        found, m = np.append(d[filled], d[row]), np.append(most[filled], min_count[row] + more)
     elif rounds:
         found, m = np.tile(d, 2), np.concatenate([most // p * p, np.minimum(most // p, 1) * p])
     else:
         tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
         found, m = np.tile(d, len(tried)), np.concatenate(tried)
-    fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)
+    fine = (m >= (p if v > 1 else 1)) & (m * each + fill < cutoff * m * found)
     found, m = found[fine], m[fine]
     if v == 1:
         return found, m
@@ -71,7 +62,7 @@ def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pru
     return pairs // (total + 1), pairs % (total + 1)
 
 
-def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def most_rounds(s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float) -> tuple[Any, Any]:
     """Pair numbers of replicas in a strategy's table with the most micro-batches that unequal chunks may ask for.
 
     Each represents all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
@@ -79,13 +70,12 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
     waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
     """
-    if v == 1 or problem.pin("microbatches_per_step") is not None:
+    if v == 1 or s.problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
     # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
-    less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
-    m = (total // np.maximum(d, 1) + less) // p * p - less
-    fill = (p - 1) * math.ceil(even / v) * pruning.layer
-    fine = (m >= 2 * p - less) & (m * pruning.each + fill < pruning.cutoff * m * d)
+    less = 0 if s.problem.rules.whole_rounds else 1
+    m = (most_sequences(s) // np.maximum(d, 1) + less) // p * p - less
+    fine = (m >= 2 * p - less) & (m * each + min_fill_seconds(s, p, v) < cutoff * m * d)
     return d[fine], m[fine]
 
 
@@ -360,9 +350,8 @@ def columns_of(
         every = np.arange(low, most + 1)
         d = every if wanted is None else every[every == wanted]
         d = d[d % even == 0]
-        pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
-        counts = most_rounds if in_rounds else micro_batches
-        d, m = counts(problem, d, total, int(rows.p[i]), int(rows.v[i]), pruning)
+        of = s, d, int(rows.p[i]), int(rows.v[i]), each, limit
+        d, m = most_rounds(*of) if in_rounds else micro_batches(*of, likely=max_blocks_off is not None)
         picks.append(np.full(len(d), i))
         counts_d.append(d)
         counts_m.append(m)
@@ -413,13 +402,12 @@ def _timed(
     return [(times[few], table.part(few))] if len(few) else []
 
 
-def min_fill_layer(s: Strategy) -> float:
-    """Return a strategy's least seconds that a layer adds to filling and draining a pipeline, by stage behind it."""
+def min_fill_seconds(s: Strategy, p: Any, v: Any) -> Any:
+    """Bound from below a strategy's seconds to fill and drain pipelines of p stages of v chunks."""
     # 1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of
     # the F + B + W (`schedule.bubble_seconds`).
-    if s.order == "1f1b":
-        return s.layer
-    return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
+    own = s.layer if s.order == "1f1b" else max(0.0, s.layer - 2 * s.between.times.weight_gradient_seconds)
+    return (p - 1) * np.ceil(np.ceil(s.problem.layers / p) / v) * own
 
 
 def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:

@@ -22,7 +22,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.strategy_space import problem_of
-from planner.models.joint.strategy_tables import min_fill_layer
+from planner.models.joint.strategy_tables import min_fill_seconds
 from planner.models.joint.time_bounds import RowConditions, terms
 from planner.report.summary import summary
 
@@ -255,7 +255,7 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
             for zero in (0, 3):
                 free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
                 once = terms(s, zero, rows, free).once
-                fill = (x.p - 1) * np.ceil(np.ceil(12 / x.p) / x.v) * min_fill_layer(s)
+                fill = min_fill_seconds(s, x.p, x.v)
                 assert np.all(once >= fill * (1 - 1e-9))
                 seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
     assert seen > 100

@@ -37,7 +37,6 @@ from planner.models.joint.stage_layers import fastest_split, patterns_of
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
 from planner.models.joint.strategy_tables import (
-    Pruning,
     column_at,
     columns_of,
     each_in_memory,
@@ -422,8 +421,8 @@ def test_rounds_of_even_layers_are_listed() -> None:
         return (effective * (layers * 3.0 + 1.0) + waits) / micro_batches
 
     assert floor(most - 1) < floor(most)
-    pruning = Pruning(each=0.0, layer=0.0, cutoff=math.inf, likely=False)
-    _, rounds = most_rounds(problem, np.array([replicas]), problem.max_sequences, p, v, pruning)
+    s = next(x for x in strategies(problem) if x.shape.micro_batch == 1)
+    _, rounds = most_rounds(s, np.array([replicas]), p, v, 0.0, math.inf)
     assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, signals.Deadline())
 
 
