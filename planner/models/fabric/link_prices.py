@@ -153,18 +153,6 @@ class LinkPrices:
         each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], racks, above)
         return times(m.networks * across * m.switch.link_factor, each)
 
-    def far_links(self, domain: Any, hops: int) -> Prices:
-        """Bound what a way up from each full leaf to the site's middle costs above as many of the shortest links."""
-        # Prices rise with lengths, and one of the links has its share of the way at least.
-        if (places := self.places) is None or not np.isfinite(self.bound.flat_link).all():
-            return np.zeros((2, 1))
-        racks, others = places.racks, (hops - 1) * adjacent_metres(places)
-        ways = self._by_length(
-            f"far by {hops}", lambda d: [(places.to_middle(d, racks)[: racks // d] + others) / hops], domain
-        )
-        usd = self.mode.switch.link_factor * ways[0] - places.racks // domain * self.bound.flat_link[0]
-        return np.stack([usd, np.zeros_like(usd)])
-
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed next to each other."""
         m, places = self.mode, self.measured

@@ -253,8 +253,6 @@ class SiteMode:
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
         boxes = spines * self.spine_box + cores * self.core_box
         links = (ends + of_pods + of_zones) * p.bound.flat_link
-        if joined and share:
-            links = links + share / self.racks * domain * p.far_links(domain, joined + 1)
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:

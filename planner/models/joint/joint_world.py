@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.shapes.site_question import PlacedParts
 from planner.models.joint.stage_split import Column, LayerSplit
-from planner.models.joint.strategy_space import Ints, JointProblem, Strategy
+from planner.models.joint.strategy_space import JointProblem, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
@@ -109,9 +109,8 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    # Of each table of pipelines, at the budget; a copy has its own.
-    most_blocks: dict[Strategy, tuple[Any, Ints]] = field(init=False, default_factory=dict)
-    most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
+    # At the budget, by GPUs of a rack cabled; a copy has its own.
+    most_racks: dict[int, int] = field(init=False, default_factory=dict)
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; sites, fibre and fabrics have the same
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs

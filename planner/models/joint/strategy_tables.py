@@ -192,7 +192,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
         fewest = np.where(fewest <= wanted, wanted, 0)
     if stripes is not None and problem.instance.network is not None:
         fewest = np.where(rows.racks >= stripes * rows.stage_racks, fewest, 0)
-    d = np.minimum(_most_racks(world, rows.rails) // rows.racks * rows.block_replicas, total // np.maximum(fewest, 1))
+    d = np.minimum(most_blocks(world, rows) * rows.block_replicas, total // np.maximum(fewest, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
@@ -201,25 +201,17 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     return found
 
 
-def most_blocks(world: World, of: StrategyTable) -> Ints:
-    """Return the most blocks of each pipeline in a strategy's table that the racks at the budget hold."""
-    known, blocks = world.most_blocks.get(of.strategy, (None, None))
-    if known is not of or blocks is None:
-        blocks = _most_racks(world, of.rows.rails) // of.rows.racks
-        world.most_blocks[of.strategy] = of, blocks
-    return blocks
-
-
-def _most_racks(world: World, rails: Ints) -> Ints:
-    counts = np.bincount(rails)
+def most_blocks(world: World, rows: StrategyRows) -> Ints:
+    """Return the most blocks of each pipeline of a strategy that the racks at the budget hold."""
+    counts = np.bincount(rows.rails)
     most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
-    return most[rails]
+    return np.asarray(most[rows.rails] // rows.racks)
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return a strategy table's pipelines with a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)
-    most = most_blocks(world, t)
+    most = most_blocks(world, t.rows)
     at = np.flatnonzero(most > 0)
     rows, most = t.rows.part(at), most[at]
     rows = replace(rows, d=np.minimum(rows.d, most * rows.block_replicas))

@@ -156,7 +156,7 @@ class Goal(ABC):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks from which the goal's search of a strategy's pipelines begins."""
-        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of))
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def worthwhile(self, x: Ranges) -> Ranges:
@@ -173,7 +173,7 @@ class Goal(ABC):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that the capital of a plan useful to the goal may pay."""
-        return np.minimum(x.high, most_blocks(self.world, x.of)[x.at])
+        return np.minimum(x.high, most_blocks(self.world, x.of.rows)[x.at])
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return which ranges of blocks of a search node the goal opens now."""
