@@ -16,7 +16,7 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
-from planner.models.fabric.design_table import AT, DesignTable, Floats, Ints, no_options, pareto_front, undominated
+from planner.models.fabric.design_table import AT, NO_OPTIONS, DesignTable, Floats, Ints, pareto_front, undominated
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.fabric.site_mode import TOLERANCE
 from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, SiteTraffic
@@ -125,7 +125,7 @@ def alternatives(
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
     # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
-    x = DesignTable.joined([no_options(), *found.values()])
+    x = DesignTable.joined([NO_OPTIONS, *found.values()])
     domain = x.key[:, AT["domain"]]
     splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
     by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}

@@ -22,12 +22,12 @@ from planner.models import resolved_switches
 from planner.models.fabric import dragonflies, four_tiers, trees
 from planner.models.fabric.design_table import (
     AT,
+    NO_OPTIONS,
     DesignTable,
     DominanceTest,
     Floats,
     Ints,
     Limits,
-    no_options,
     undominated,
 )
 from planner.models.fabric.link_prices import LinkPrices, Mode, switch_modes
@@ -91,7 +91,7 @@ class Templates:
     max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
     leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
-    rivals: DesignTable = field(default_factory=no_options)  # templates that others must beat in something
+    rivals: DesignTable = NO_OPTIONS  # templates that others must beat in something
     min_local_share: float = 0.0  # of the all-reduce groups under one leaf; above 0 only trees of up to three tiers
     whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
     options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
@@ -99,7 +99,7 @@ class Templates:
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: Lengths = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
-    latest: DesignTable = field(default_factory=no_options)  # of the table that is being built, or was last
+    latest: DesignTable = NO_OPTIONS  # of the table that is being built, or was last
 
     @cached_property
     def network(self) -> Network:

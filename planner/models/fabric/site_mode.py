@@ -14,13 +14,13 @@ from planner.instance.network import Network, Spares
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import (
     KEY,
+    NO_OPTIONS,
     ArrayTable,
     DesignTable,
     DominanceTest,
     Flags,
     Floats,
     Ints,
-    no_options,
 )
 from planner.models.fabric.link_prices import LinkPrices, Mode, Prices, times
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
@@ -36,7 +36,7 @@ Pins = Mapping[str, Any]
 TIERS_OF_PIN = dict.fromkeys(("leaf_up_ports", "leaf_bundle", "spine_down_ports", "spine_switch"), 2)
 TIERS_OF_PIN |= dict.fromkeys(("rails_per_pod", "leaf_domains_per_pod"), 2) | {"core_up_ports": 4}
 TIERS_OF_PIN |= dict.fromkeys(("spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"), 3)
-NOTHING_FOUND = DominanceTest(no_options(), power_counts=False)
+NOTHING_FOUND = DominanceTest(NO_OPTIONS, power_counts=False)
 
 
 @dataclass(frozen=True, slots=True)

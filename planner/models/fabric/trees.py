@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, no_options, pareto_front
+from planner.models.fabric.design_table import NO_OPTIONS, ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
 from planner.models.fabric.site_mode import TOLERANCE, SiteMode, Trees, members
 from planner.models.fabric.site_traffic import ALLREDUCES, FLOWS, LeafLoads
 from planner.physics.network.fabric_designs import by_reach
@@ -115,7 +115,7 @@ def single(s: SiteMode) -> DesignTable:
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
     alike = pins.get("leaf_domain_racks", racks) == racks and pins.get("leaf_down_ports", ends) == ends
     if not alike or not s.allows(1) or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
-        return no_options()
+        return NO_OPTIONS
     prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 

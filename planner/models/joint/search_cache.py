@@ -92,7 +92,7 @@ class JointCache:
             self.without = without
         if self.paid_racks != instance.hardware.racks:
             self.paid_racks, self.cheapest = instance.hardware.racks, []
-        if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
+        if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
     def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:

@@ -71,14 +71,9 @@ class Sites:
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
-    def budget_usd(self) -> float | None:
-        """Most USD that a joint plan may cost, on which the most racks of the site choice depend."""
-        return self.instance.limits.budget_usd
-
-    @property
     def most(self) -> dict[int, int]:
         """The most racks that sites can have at the budget, by a rack's cabled GPUs, as far as known."""
-        return self.racks.setdefault(self.budget_usd, {})
+        return self.racks.setdefault(self.instance.limits.budget_usd, {})
 
     def pay(self, instance: Instance) -> None:
         """Set another budget and deadline for the site choice, keeping what it knows of grid and fibre."""

@@ -44,24 +44,19 @@ class Calendar:
         return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
-    def _steps(self) -> tuple[Floats, Floats]:
-        """Tabulate by steps of GPUs the least stretch by stops: of whole restarts, and without a replica of no GPUs."""
+    def _tables(self) -> tuple[Floats, ...]:
+        """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on.
+
+        These are whole restarts, and jobs without a replica of no GPUs: at each step, and over GPUs before each.
+        """
         # A step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
         least = {True: np.full(len(GPUS), np.inf), False: np.full(len(GPUS), np.inf)}
         for way in ways(replace(self.base, gpus=GPUS), spares=True):
             kind = way.recovery == "elastic"
             least[kind] = np.minimum(least[kind], way.stretch)
-        return least[False] * ROUNDING, least[True] * ROUNDING
-
-    @cached_property
-    def _least_above(self) -> Floats:
-        """Tabulate the least stretch by stops over all steps of GPUs from each on."""
-        return np.asarray(np.minimum.accumulate(np.minimum(*self._steps)[::-1])[::-1])
-
-    @cached_property
-    def _per_gpu(self) -> list[Floats]:
-        """Tabulate the least of stretch by stops over GPUs, over all steps of GPUs before each."""
-        return [np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) for x in self._steps]
+        both = least[False] * ROUNDING, least[True] * ROUNDING
+        above = np.asarray(np.minimum.accumulate(np.minimum(*both)[::-1])[::-1])
+        return above, *both, *(np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) for x in both)
 
     def _at(self, gpus: Any) -> Any:
         """Return the row of the table of stretch by stops with the most GPUs that do not exceed a number."""
@@ -70,7 +65,7 @@ class Calendar:
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch by stops of every job of at least `min_gpus` GPUs."""
-        return self._least_above[self._at(min_gpus)]
+        return self._tables[0][self._at(min_gpus)]
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -89,16 +84,17 @@ class Calendar:
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         parts = (-1,) + (1,) * max(np.ndim(each), np.ndim(once), np.ndim(most))
-        stretch = self._least_above[np.maximum(self._at(most) - BACK.reshape(parts), 0)]
+        above, whole, elastic, *before = self._tables
+        stretch = above[np.maximum(self._at(most) - BACK.reshape(parts), 0)]
         ends = PIECES.reshape(parts) * most
-        at, gpus, steps = self._at(ends), np.maximum(ends, 1.0), self._steps  # the step that the end is in
-        whole, elastic = (np.minimum(x[at] / gpus, before[at]) for x, before in zip(steps, self._per_gpu, strict=True))
+        at, gpus = self._at(ends), np.maximum(ends, 1.0)  # the step that the end is in
+        per_gpu, own = (np.minimum(x[at] / gpus, y[at]) for x, y in zip((whole, elastic), before, strict=True))
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
         # `gone`: replicas that are gone at any time, for each GPU of one.
         gone = recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
-        away = np.maximum(inverse_share_there(replica_gpus * gone, steps[1][at] - 1) * ROUNDING - 1, 0.0)
-        least = np.maximum(np.minimum(whole, elastic + away / gpus), stretch / ends)
+        away = np.maximum(inverse_share_there(replica_gpus * gone, elastic[at] - 1) * ROUNDING - 1, 0.0)
+        least = np.maximum(np.minimum(per_gpu, own + away / gpus), stretch / ends)
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
