@@ -33,22 +33,15 @@ class PoolLayout:
     strategy: ParallelStrategy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareBound:
-    """What a search of a pool's batch shares up to a size returned: a bound on seconds a sequence, the best layout."""
-
-    max_share: int
-    sequences: int  # of the best layout where it is proven the best: it is that of smaller shares too, down to its own
-    rate: float
-
-
 @dataclass(slots=True, kw_only=True)
 class PoolSearch:
     """A GPU pool in the search for batch shares, with what it returned: bounds by share, exact seconds, and layouts."""
 
     problem: JointProblem
     deadline: Deadline = field(default_factory=Deadline)
-    bounds: list[ShareBound] = field(default_factory=list)
+    # Bounds on seconds a sequence, each of shares from one to another. A layout that is proven the best up to a share
+    # is the best of smaller shares too, down to its own.
+    bounds: list[tuple[int, int, float]] = field(default_factory=list)
     exact: dict[int, float] = field(default_factory=dict)
     points: dict[int, PoolLayout] = field(default_factory=dict)
     searches: int = 0
@@ -58,18 +51,18 @@ class PoolSearch:
         """Bound a pool's seconds a sequence over all batch shares up to `max_share`; infinite where no layout fits."""
         if max_share < 1:
             return math.inf
-        known = next((bound for bound in self.bounds if bound.sequences <= max_share <= bound.max_share), None)
+        known = next((rate for low, high, rate in self.bounds if low <= max_share <= high), None)
         if known is not None:
-            return known.rate
+            return known
         self.searches += 1
         result = fastest_of(replace(self.problem, max_sequences=max_share), time_limit=self.deadline.limit)
         strategy, seconds = result.strategy, result.seconds
         if strategy is None:
-            self.bounds.append(ShareBound(max_share=max_share, sequences=0, rate=result.bound))
+            self.bounds.append((0, max_share, result.bound))
             return result.bound
         own = sequences_of(strategy)
-        smallest, rate = own if result.stop is Stop.PROVED else max_share, min(result.bound, seconds)
-        self.bounds.append(ShareBound(max_share=max_share, sequences=smallest, rate=rate))
+        rate = min(result.bound, seconds)
+        self.bounds.append((own if result.stop is Stop.PROVED else max_share, max_share, rate))
         self._add_point(strategy, seconds * own)
         for other in with_other_micro_batches(self.problem, strategy):
             if self.deadline.passed:

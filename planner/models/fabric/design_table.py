@@ -58,10 +58,8 @@ class DesignTable(ArrayTable):
         return self if fits.all() else self.part(fits)
 
 
-def no_options() -> DesignTable:
-    """Return a design table without rows."""
-    none = np.empty(0)
-    return DesignTable(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
+EMPTY: Floats = np.empty(0)
+NO_OPTIONS = DesignTable(EMPTY, EMPTY, EMPTY, EMPTY, np.empty((0, len(KEY)), dtype=np.int64))  # without rows
 
 
 def pareto_front(points: Floats) -> Ints:
@@ -90,7 +88,7 @@ def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
     # The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
     # are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
     # stays.
-    x = DesignTable.joined(parts) if parts else no_options()
+    x = DesignTable.joined(parts) if parts else NO_OPTIONS
     mode, domain, core_up, stripes = (x.key[:, AT[name]] for name in ("mode", "domain", "core_up", "stripes"))
     x = x.part(np.lexsort((-domain, mode, core_up > 0, stripes, x.allreduce, x.send, x.mw, x.usd)))
     dearer = np.cumsum((np.diff(x.usd, prepend=0.0) != 0) | (np.diff(x.mw, prepend=0.0) != 0))

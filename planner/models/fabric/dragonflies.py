@@ -46,16 +46,14 @@ class Ways(ArrayTable):
 
 def sizes_of_groups(s: SiteMode) -> Ints:
     """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
-    tiers, shut = 1 + s.mode.has_spines, {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"}
-    if not s.mode.has_spines:
-        shut |= {"spine_down_ports", "spine_up_ports", "spine_switch"}
-    allowed = s.mode.grouped and s.pins.get("tiers", tiers) == tiers and s.network.max_tiers >= tiers
-    return s.domain_sizes if allowed and not shut & set(s.pins) else s.domain_sizes[:0]
+    leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
+    allowed = s.allows(2, "spine_up_ports") if s.mode.has_spines else s.allows(1, *leaf_pins)
+    return s.domain_sizes[: None if s.mode.grouped and allowed else 0]
 
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
-    shapes, (usd, mw) = _least_prices(s, _shapes(s, domains))
+    shapes, (usd, mw) = _shapes(s, domains)
     order, few = np.argsort(usd, kind="stable"), 1
     while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
         s.tick()
@@ -63,27 +61,18 @@ def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[Desig
         order, few = order[few:], min(2 * few, SHAPES_AT_A_TIME)
 
 
-def _shapes(s: SiteMode, domains: Ints) -> Ints:
-    """List the groups of dragonflies by leaf domains: all under valiant, on shortest paths the fewest of each count."""
-    # Columns: racks of the domain, rails and domains of a group.
-    every, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
-    rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=every)
-    widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=every) for n in s.domains(domains).tolist()]
+def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
+    """List the groups of dragonflies that ports allow, priced with the fewest links and spines that the rules ask."""
+    # Columns: racks of the domain, rails and domains of a group. Under valiant all; on shortest paths the fewest of
+    # each count.
+    valiant, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
+    rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=valiant)
+    widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=valiant) for n in s.domains(domains).tolist()]
     of, width = np.repeat(np.arange(len(domains)), [len(x) for x in widths]), np.concatenate(widths)
     of, width, rails = np.repeat(of, len(rails)), np.repeat(width, len(rails)), np.tile(rails, len(width))
     order = np.lexsort((width, rails, of))
     order = order[(rails * width)[order] <= most]
-    return np.stack([domains[of], rails, width], axis=1)[order]
-
-
-def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
-    """Return the links between two groups of a dragonfly that the core share asks for; none of a group alone."""
-    share = s.core_share(domain * s.mode.rail_gpus * leaves)
-    return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
-
-
-def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
-    """Return the groups of dragonflies that ports allow, priced with the fewest links and spines that the rules ask."""
+    shapes = np.stack([domains[of], rails, width], axis=1)[order]
     domain, rails, width = shapes.T
     groups, leaves = s.pods(domain, rails, width), rails * width
     links, inner = _floor_links(s, domain, leaves, groups), s.leaf_share(domain) if s.mode.has_spines else 1
@@ -102,12 +91,18 @@ def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
     return shapes[several], _bill(s, p, domain, rails, width, p.adjacent_links(s.wan_ports), counts)
 
 
+def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
+    """Return the links between two groups of a dragonfly that the core share asks for; none of a group alone."""
+    share = s.core_share(domain * s.mode.rail_gpus * leaves)
+    return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
+
+
 def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
     """Price dragonflies, links to a WAN gateway included, which cost `wan`: USD and MW."""
     # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
     m, domains, (inner, spines, links) = s.mode, s.domains(domain), counts
     if m.has_spines:
-        ends, local = p.endpoints(domain), p.leaf_uplink(domain, width)
+        ends, local = p.endpoints(domain), p.uplink(domain, 1, domain * width)
     else:
         of_both = (m.rails, rails), (domains, width)
         squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
@@ -157,11 +152,28 @@ def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
 
 
 def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[DesignTable]:
+    """Yield tables of the dragonflies of some groups, in the ways to wire these that may beat the templates so far."""
     both = product(parts_of(s.mode.rails, rails), parts_of(s.domains(domain), width))
     x = Groups(domain, rails, width, s.pods(domain, rails, width), tuple(sorted({a * b for a, b in both})))
+    fewest, last = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
+    if links := s.pins.get("group_links"):
+        fewest, last = replace(fewest, links=np.maximum(fewest.links, links)), np.minimum(last, links)
+    # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
+    count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
+    wan, chunk = s.prices.group_wan(domain * width, rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
     own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}
     sizes = np.array([domain, domain * width])
-    for w, prices in _affordable_ways(s, x):
+    for some in np.unique(chunk).tolist():
+        s.tick()
+        row, more = members(np.where(chunk == some, count, 0))
+        w = fewest.part(row)
+        w = replace(w, links=w.links + more)
+        counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
+        prices = _bill(s, s.prices, domain, rails, width, wan, counts)
+        keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
+        if not len(keep):
+            continue
+        w, prices = w.part(keep), prices[:, keep]
         loads = np.array([s.loads.at(n, sizes) for n in s.stripes.tolist()]).reshape(len(s.stripes), 2, 4)
         for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
             send, allreduce, fits = _crossing(s, x, w, loads[k])
@@ -170,26 +182,6 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
             own["stripes"] = int(s.stripes[k])
             if len(good):
                 yield s.table(send[good], allreduce[good], prices[:, good], **own)
-
-
-def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
-    """Yield the ways to wire a dragonfly's groups that may beat the templates so far, some at a time, with prices."""
-    fewest, last = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
-    if links := s.pins.get("group_links"):
-        fewest, last = replace(fewest, links=np.maximum(fewest.links, links)), np.minimum(last, links)
-    # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
-    count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
-    wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
-    for k in np.unique(chunk).tolist():
-        s.tick()
-        row, more = members(np.where(chunk == k, count, 0))
-        w = fewest.part(row)
-        w = replace(w, links=w.links + more)
-        counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
-        prices = _bill(s, s.prices, x.domain, x.rails, x.width, wan, counts)
-        keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
-        if len(keep):
-            yield w.part(keep), prices[:, keep]
 
 
 def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:

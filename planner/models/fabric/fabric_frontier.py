@@ -16,7 +16,7 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
-from planner.models.fabric.design_table import AT, DesignTable, Floats, Ints, no_options, pareto_front, undominated
+from planner.models.fabric.design_table import AT, NO_OPTIONS, DesignTable, Floats, Ints, pareto_front, undominated
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.fabric.site_mode import TOLERANCE
 from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, SiteTraffic
@@ -48,8 +48,9 @@ class WorstTraffic(SiteTraffic):
         """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
         """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
+        del first_only  # each run has as much
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
         # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
         found, inside = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks)
@@ -59,10 +60,6 @@ class WorstTraffic(SiteTraffic):
         tokens = exchange_bound(groups, sizes, self.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
-
-    def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
-        """Return the loads of worst traffic out of runs of `sizes` racks, the first run as any: by size and stripes."""
-        return self.leaving(blocks, stripes, sizes, shares=True).swapaxes(0, 1)
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
@@ -111,10 +108,15 @@ def alternatives(
     )
     traffic, max_send = worst_traffic(network, request, rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
-    found: dict[Kind, DesignTable] = {}
-    ended = ""
+    # Sizes of leaf domains by racks outside and unavoidable splits, as far as these are axes.
+    largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
+    kinds, found, ended = dict[Kind, list[int]](), dict[Kind, DesignTable](), ""
+    for size in sorted({*range(1, largest + 1), request.racks}):
+        outside = max(0, request.racks - size) if "leaf" in counted else 0
+        split = unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, size)
+        kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
     try:
-        for kind, sizes in sorted(_kinds(t, traffic, request.racks, counted).items()):
+        for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
             rivals = undominated(better, power_counts=t.power_counts)
             of_kind = replace(t, leaf_sizes=frozenset(sizes), rivals=rivals, options_of={})
@@ -123,11 +125,11 @@ def alternatives(
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
     # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
-    x = DesignTable.joined([no_options(), *found.values()])
+    x = DesignTable.joined([NO_OPTIONS, *found.values()])
     domain = x.key[:, AT["domain"]]
     splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
-    outside = np.maximum(0, request.racks - domain)
-    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": outside, "splits": splits}
+    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
+    by_axis["leaf"] = np.maximum(0, request.racks - domain)
     kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
     designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
     designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
@@ -142,17 +144,6 @@ def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
     full, last = divmod(racks, domain)
     return max(0, groups - full * (domain // group_racks) - last // group_racks)
-
-
-def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str]) -> dict[Kind, list[int]]:
-    """Group a frontier's leaf domain sizes by (racks outside, unavoidable splits), as far as these are axes."""
-    most = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
-    kinds: dict[Kind, list[int]] = {}
-    for size in sorted({*range(1, most + 1), racks}):
-        outside = max(0, racks - size) if "leaf" in axes else 0
-        splits = unavoidable_splits(racks, traffic.group_racks, traffic.groups, size) if "splits" in axes else 0
-        kinds.setdefault((outside, splits), []).append(size)
-    return kinds
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:

@@ -41,7 +41,7 @@ class ZoneRows(ArrayTable):
 
 def sizes_of_zones(s: SiteMode) -> Ints:
     """Return the leaf domain sizes of trees of four tiers: none where the network or pins do not allow four tiers."""
-    return s.domain_sizes[: None if not s.mode.grouped and s.network.max_tiers >= 4 == s.pins.get("tiers", 4) else 0]
+    return s.domain_sizes[: None if not s.mode.grouped and s.allows(4) else 0]
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
@@ -151,9 +151,9 @@ def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneRows:
     p, m, out = s.prices, s.mode, np.maximum(1, floor)
     cores = np.maximum(zones, np.ceil((pods * x.spines * x.spine_up + zones * out) / s.core_ports))
     tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
-    core_link = p.spine_uplink(domain * x.zone_width, x.zone_rails)
+    core_link = p.uplink(domain * x.zone_width, x.zone_rails)
     usd, mw = s.fixed(domain) + s.tree_bill(x) + out * core_link + m.networks * (cores + tops) * s.core_box
-    step = x.spines * p.spine_uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
+    step = x.spines * p.uplink(domain * x.width, x.rails, domain * x.zone_width)[0]
     send, allreduce, _ = s.leaf_crossing(domain, x.up, leaf_loads[:, None])
     worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
@@ -213,40 +213,42 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Ints, T
 
 def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints, Trees]:
     """Add cores and super-spines to each tree in every way that ports allow, for `links` links out of a zone."""
-    # Cores have the fewest uplinks, or `every` number of them. Returned are the row of each way and its tree.
-    i, bundle, cores, taken = _cores(s, x)
-    fewest = _fewest_up(s, x.part(i), cores, taken, links[i])
-    most = s.core_ports - taken if every and "core_up_ports" not in s.pins else np.minimum(fewest, s.core_ports - taken)
-    k, more = members(np.maximum(0, most - fewest + 1))
-    i, cores, up = i[k], cores[k], fewest[k] + more
-    # Super-spines of a network each have a port for every zone.
-    zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
-    boxes = fewest_boxes(s, zones, cores * up, np.where(zones > 1, s.network.asked_spines, 1))
-    x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
-    kept = np.flatnonzero(boxes < NONE)
-    return i[kept], x.part(kept)
-
-
-def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each way to add cores to a row's zones: the row, bundle, cores of a zone, and ports down of a core."""
-    # A core takes the same number of positions of each spine, one that divides those that there are.
+    # Returned are the row of each way and its tree. A core takes the same number of positions of each spine, one that
+    # divides those that there are.
     each = x.zone_rails // x.rails * (x.zone_width // x.width)
     fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
     found = [np.empty((4, 0), dtype=np.int64)]
-    for bundle in spine_bundles(s):
-        whole = np.flatnonzero(x.spine_up % bundle == 0)
-        positions = x.spines[whole] * (x.spine_up[whole] // bundle)
+    for one in spine_bundles(s):
+        whole = np.flatnonzero(x.spine_up % one == 0)
+        positions = x.spines[whole] * (x.spine_up[whole] // one)
         kinds, own = np.unique(positions, return_inverse=True)
         shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
         counts = np.array([len(p) for p in shares], dtype=np.int64)
         k, more = members(counts[own])
         p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[(np.cumsum(counts) - counts)[own][k] + more]
         i, cores = whole[k], positions[k] // p
-        taken = p * bundle * each[i]
+        taken = p * one * each[i]
         fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
-        found.append(np.stack([i, np.full_like(i, bundle), cores, taken])[:, fits])
-    i, bundles, cores, taken = np.concatenate(found, axis=1)
-    return i, bundles, cores, taken
+        found.append(np.stack([i, np.full_like(i, one), cores, taken])[:, fits])
+    i, bundle, cores, taken = np.concatenate(found, axis=1)
+    # Cores have the fewest uplinks, or `every` number of them.
+    # The fewest by links out of the zone, ports down, losses and the WAN gateway.
+    zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
+    links = np.maximum(links[i], np.where(zones > 1, s.network.asked_spines, 1))
+    if s.wan_ports:
+        links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
+    ratio = np.ceil(np.where(zones > 1, taken / s.network.tier_ratios[2], 1) * (1 - TOLERANCE)).astype(np.int64)
+    fewest = np.maximum(np.maximum(1, ratio), -(-links // cores))
+    if (wanted := s.pins.get("core_up_ports")) is not None:
+        fewest = np.where(fewest <= wanted, wanted, s.core_ports)
+    most = s.core_ports - taken if every and "core_up_ports" not in s.pins else np.minimum(fewest, s.core_ports - taken)
+    k, more = members(np.maximum(0, most - fewest + 1))
+    i, cores, up, zones = i[k], cores[k], fewest[k] + more, zones[k]
+    # Super-spines of a network each have a port for every zone.
+    boxes = fewest_boxes(s, zones, cores * up, np.where(zones > 1, s.network.asked_spines, 1))
+    x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
+    kept = np.flatnonzero(boxes < NONE)
+    return i[kept], x.part(kept)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -255,25 +257,9 @@ def _divisors(count: int, most: int) -> Ints:
     return np.asarray(every[count % every == 0])
 
 
-def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
-    """Return the fewest uplinks of a zone's core, by links out of the zone, ports down, losses and WAN gateway."""
-    zones = s.pods(x.domain, x.zone_rails, x.zone_width)
-    links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
-    if s.wan_ports:
-        links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
-    ratio = np.ceil(np.where(zones > 1, taken / s.network.tier_ratios[2], 1) * (1 - TOLERANCE)).astype(np.int64)
-    up = np.maximum(np.maximum(1, ratio), -(-links // cores))
-    wanted = s.pins.get("core_up_ports")
-    return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
-
-
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
     return [s.loads.at(n, x.domain * width) for width in (1, x.width, x.zone_width)]
 
 
 def _table(s: SiteMode, x: Trees, n: int) -> DesignTable:
-    """Return the design table of the trees of four tiers under some stripes that beat the templates found so far."""
-    send, allreduce, fits = s.tree_crossing(x, *_loads(s, x, n))
-    prices = s.priced(x)
-    kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, *(BELOW * prices)))
-    return s.tree_table(x.part(kept), send[kept], allreduce[kept], prices[:, kept], n)
+    return s.tree_table(x, s.tree_crossing(x, *_loads(s, x, n)), s.priced(x), n)

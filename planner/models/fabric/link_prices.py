@@ -19,7 +19,6 @@ from planner.physics.network.fabric_designs import (
     flat_usd,
     media_table,
     rails_together,
-    switch_usd,
 )
 from planner.physics.network.links import (
     MediaTable,
@@ -119,10 +118,6 @@ class LinkPrices:
         """Return the table of cable media by which links are priced."""
         return media_table(self.network)
 
-    def box(self, switch: Switch) -> Prices:
-        """Price a switch box of any model: USD, power over the years included, and MW."""
-        return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
-
     @property
     def measured(self) -> Places | None:
         """Return the floor on which links between switches are measured; None where prices are flat or bounds."""
@@ -149,31 +144,14 @@ class LinkPrices:
         each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
         return times(ends * factor, each)
 
-    def leaf_uplink(self, domain: Any, width: Any) -> Prices:
-        """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
-        return self.spine_uplink(domain, 1, domain * width)
-
-    def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
-        """Price one uplink of a spine of every pod of `pod` racks and `rails` rails, or core of every zone."""
-        # It ends amid `zone` racks, those of the site where that is 0.
+    def uplink(self, racks: Any, rails: Any, above: Any = 0) -> Prices:
+        """Price one link up from every leaf, pod or zone of some racks and rails, to amid `above` racks (0: all)."""
         m, places = self.mode, self.measured
         across = -(-m.rails // rails)
         if places is None:
-            return times(m.networks * across * -(-self.racks // pod), self.flat_link)
-        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], pod, zone)
+            return times(m.networks * across * -(-self.racks // racks), self.flat_link)
+        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], racks, above)
         return times(m.networks * across * m.switch.link_factor, each)
-
-    def far_links(self, domain: Any, hops: int) -> Prices:
-        """Bound what a way up from each full leaf to the site's middle costs above as many of the shortest links."""
-        # Prices rise with lengths, and one of the links has its share of the way at least.
-        if (places := self.places) is None or not np.isfinite(self.bound.flat_link).all():
-            return np.zeros((2, 1))
-        racks, others = places.racks, (hops - 1) * adjacent_metres(places)
-        ways = self._by_length(
-            f"far by {hops}", lambda d: [(places.to_middle(d, racks)[: racks // d] + others) / hops], domain
-        )
-        usd = self.mode.switch.link_factor * ways[0] - places.racks // domain * self.bound.flat_link[0]
-        return np.stack([usd, np.zeros_like(usd)])
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed next to each other."""

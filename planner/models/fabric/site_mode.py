@@ -14,16 +14,17 @@ from planner.instance.network import Network, Spares
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import (
     KEY,
+    NO_OPTIONS,
     ArrayTable,
     DesignTable,
     DominanceTest,
     Flags,
     Floats,
     Ints,
-    no_options,
 )
 from planner.models.fabric.link_prices import LinkPrices, Mode, Prices, times
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
+from planner.physics.network.fabric_designs import switch_usd
 from planner.physics.network.links import spare_ports
 from planner.physics.network.transport import wan_ports
 
@@ -31,7 +32,11 @@ TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 LARGEST = np.finfo(np.float64).max
 Pins = Mapping[str, Any]
-NOTHING_FOUND = DominanceTest(no_options(), power_counts=False)
+# The fewest tiers of a tree that has what a pin names.
+TIERS_OF_PIN = dict.fromkeys(("leaf_up_ports", "leaf_bundle", "spine_down_ports", "spine_switch"), 2)
+TIERS_OF_PIN |= dict.fromkeys(("rails_per_pod", "leaf_domains_per_pod"), 2) | {"core_up_ports": 4}
+TIERS_OF_PIN |= dict.fromkeys(("spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"), 3)
+NOTHING_FOUND = DominanceTest(NO_OPTIONS, power_counts=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,9 @@ class SiteMode:
         self.racks = self.prices.racks  # of the site that are cabled
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
-        self.leaf_box, self.spine_box, self.core_box = map(self.prices.box, (m.switch, spine, core))
+        self.leaf_box, self.spine_box, self.core_box = (
+            np.array([[switch_usd(self.network, x)], [x.power_watts / 1e6]]) for x in (m.switch, spine, core)
+        )
         # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
         # sites take of a leaf whose domain has a whole stage.
         self.wan_ports = wan_ports(self.traffic.wan_gbps, m.networks, m.switch.port_gbps)
@@ -114,6 +121,11 @@ class SiteMode:
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
         allowed = (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
         self.stripes: Ints = np.array([*allowed], dtype=np.int64)
+
+    def allows(self, tiers: int, *own: str) -> bool:
+        """Return whether network and pins allow a site mode's fabrics of some tiers, which have `own` pins too."""
+        lacking = {pin for pin, fewest in TIERS_OF_PIN.items() if fewest > tiers}.difference(own)
+        return self.network.max_tiers >= tiers == self.pins.get("tiers", tiers) and lacking.isdisjoint(self.pins)
 
     def domains(self, domain: Any) -> Any:
         """Count the leaf domains of `domain` racks at the site of this mode."""
@@ -209,11 +221,11 @@ class SiteMode:
         if x.spine_up.any():
             zones = self.pods(x.domain, x.zone_rails, x.zone_width) if zoned else 1
             switches = switches + zones * x.cores * self.core_box
-            links = times(x.spines * x.spine_up, p.spine_uplink(pod, x.rails, zone))
+            links = times(x.spines * x.spine_up, p.uplink(pod, x.rails, zone))
         if zoned:
             switches = switches + x.super_spines * self.core_box
-            links = links + times(x.cores * x.core_up, p.spine_uplink(zone, x.zone_rails))
-        return np.asarray(x.up * p.leaf_uplink(x.domain, x.width) + (self.mode.networks * switches + links))
+            links = links + times(x.cores * x.core_up, p.uplink(zone, x.zone_rails))
+        return np.asarray(x.up * p.uplink(x.domain, 1, pod) + (self.mode.networks * switches + links))
 
     def fixed(self, domain: Any) -> Prices:
         """Price what a leaf domain's size alone decides at a site mode: links to GPUs, leaves, a tree's WAN gateway."""
@@ -241,8 +253,6 @@ class SiteMode:
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
         boxes = spines * self.spine_box + cores * self.core_box
         links = (ends + of_pods + of_zones) * p.bound.flat_link
-        if joined and share:
-            links = links + share / self.racks * domain * p.far_links(domain, joined + 1)
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
@@ -276,9 +286,14 @@ class SiteMode:
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
-    def tree_table(self, x: Trees, send: Floats, allreduce: Floats, prices: Prices, stripes: Any) -> DesignTable:
-        """Return the design table of a site mode's trees, whose top-tier boxes are shared or one for each position."""
-        # Bundles of single links may be joined to larger ones, unless a pin wants the bundle.
+    def tree_table(self, x: Trees, crossing: tuple[Floats, Floats, Flags], prices: Prices, stripes: Any) -> DesignTable:
+        """Return the design table of a site mode's trees that may beat the templates so far, given what crosses."""
+        # Boxes of the top tier are shared, or one for each position. Bundles of single links may be joined to larger
+        # ones, unless a pin wants the bundle.
+        send, allreduce, fits = crossing
+        kept = np.flatnonzero(fits & self.worthwhile(send, allreduce, *(BELOW * prices)))
+        x, send, allreduce, prices = x.part(kept), send[kept], allreduce[kept], prices[:, kept]
+        stripes = np.broadcast_to(stripes, fits.shape)[kept]
         columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
         columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
         columns["core_model"] = self.core * (x.spine_up > 0)

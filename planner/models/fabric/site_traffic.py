@@ -46,24 +46,17 @@ class SiteTraffic:
         """Return the cache key of the loads of a site's traffic: all that they depend on but the blocks."""
         return self.stages, self.unit_racks, self.wrap, self.nothing
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool) -> Floats:
-        """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero."""
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
+        """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero.
+
+        `first_only`: of the first run of each size, which bounds the loads of all from below.
+        """
         # Experts are within a unit, so that none of their exchanges leaves a run of units.
         found = np.zeros((len(stripes), len(sizes), 4))
         if not self.nothing:
             at = self.stages, blocks, stripes, sizes // self.unit_racks
-            found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=self.wrap, shares=shares)
+            found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=self.wrap, shares=shares, first_only=first_only)
             found[..., FLOWS] *= self.unit_racks
-        return found
-
-    def first_runs(self, blocks: int, stripes: Ints, sizes: Ints) -> Floats:
-        """Bound from below a site's traffic out of runs of `sizes` racks by the first run's: by size and stripes."""
-        found = np.zeros((len(sizes), len(stripes), 4))
-        inside = sizes < self.work_racks(blocks) * (not self.nothing)
-        if inside.any():
-            units = sizes[inside] // self.unit_racks
-            flows, allreduces = rack_order.first_run(self.stages, blocks, stripes, units, wrap=self.wrap)
-            found[inside, :, FLOWS], found[inside, :, ALLREDUCES] = flows.T * self.unit_racks, allreduces.T
         return found
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, no_options, pareto_front
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
+from planner.models.fabric.design_table import NO_OPTIONS, ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
+from planner.models.fabric.site_mode import TOLERANCE, SiteMode, Trees, members
 from planner.models.fabric.site_traffic import ALLREDUCES, FLOWS, LeafLoads
 from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import spare_ports
@@ -113,34 +113,24 @@ def single(s: SiteMode) -> DesignTable:
     m, racks, pins = s.mode, s.racks, s.pins
     ends = racks * m.rails * m.rail_gpus
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
-    own = {"tiers": 1, "leaf_domain_racks": racks, "leaf_down_ports": ends}
-    above = {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports"}
-    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "spine_switch", "core_switch"}
-    alike = all(pins.get(name, value) == value for name, value in own.items()) and not above & set(pins)
-    if not alike or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
-        return no_options()
+    alike = pins.get("leaf_domain_racks", racks) == racks and pins.get("leaf_down_ports", ends) == ends
+    if not alike or not s.allows(1) or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
+        return NO_OPTIONS
     prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
     return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
 
 
-def _allowed(s: SiteMode, tiers: int) -> bool:
-    shut = {"core_up_ports"}
-    if tiers == 2:
-        shut |= {"spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"}
-        if not s.first_core or s.pins.get("rails_per_pod", s.mode.rails) != s.mode.rails:
-            return False
-    return s.network.max_tiers >= tiers == s.pins.get("tiers", tiers) and not shut & set(s.pins)
+def _allows_two(s: SiteMode) -> bool:
+    return s.first_core and s.pins.get("rails_per_pod", s.mode.rails) == s.mode.rails and s.allows(2)
 
 
 def sizes_of_all_domains(s: SiteMode) -> Ints:
     """Return the leaf domain sizes of trees whose spines may reach all domains: of all rails or, in 3 tiers, some."""
-    if s.mode.grouped:
-        return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
-    two: Flags = (domains * s.mode.rails <= s.spine_ports) & _allowed(s, 2)
-    two &= domains * s.mode.rails >= s.pins.get("min_leaves", 1)
-    three: Flags = (domains < s.spine_ports) & _allowed(s, 3)
-    return s.domain_sizes[two | three]
+    leaves = domains * s.mode.rails
+    two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
+    either: Flags = (two | (domains < s.spine_ports) & s.allows(3)) & (not s.mode.grouped)
+    return s.domain_sizes[either]
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
@@ -158,9 +148,7 @@ def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[
     x, prices = replace(x, domain=each[at]).part(k), prices[:, k]
     prices = s.fixed(x.domain) + prices
     i, stripes, load = leaves.best_of(x.domain)
-    send, allreduce, fits = s.leaf_crossing(x.domain[i], x.up[i], load)
-    k = np.flatnonzero(fits & s.worthwhile(send, allreduce, *(BELOW * prices[:, i])))
-    yield [s.tree_table(x.part(i[k]), send[k], allreduce[k], prices[:, i[k]], stripes[k])]
+    yield [s.tree_table(x.part(i), s.leaf_crossing(x.domain[i], x.up[i], load), prices[:, i], stripes)]
 
 
 def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
@@ -175,8 +163,21 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
         return s.tops[key]
     if len(s.tops) >= MOST_TOPS:
         s.tops.clear()
-    none = Trees.of(domain=np.empty(0, dtype=np.int64))
-    x = Trees.joined([none, *_over_all_domains(s, domain)])
+    found, rails = [Trees.of(domain=np.empty(0, dtype=np.int64))], pod_sizes(s, m.rails, "rails_per_pod")
+    if _allows_two(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
+        _, x, _ = wirings(s, Trees.of(domain=domain, rails=m.rails, width=domains, up=np.arange(1, s.ports)), room=0)
+        x = replace(x, spine_up=np.zeros_like(x.up))
+        found.append(x.part(x.bundle * m.rails * domains + -(-s.wan_ports // x.spines) <= s.spine_ports))
+    if s.allows(3) and domains in pod_sizes(s, domains, "leaf_domains_per_pod"):
+        above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
+        one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
+        rails = rails[((rails < m.rails) | one_pod) & (rails * domains < s.spine_ports)]
+        rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
+        _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
+        gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
+        x = replace(x, spine_up=np.maximum(x.spine_up, gone))
+        found += [some for some, _ in _three_tiers(s, x, high, cheapest=True)]
+    x = Trees.joined(found)
     usd, mw = prices = s.tree_bill(x)
     k = np.flatnonzero(np.isfinite(usd))
     if s.power_counts and s.whole:
@@ -187,26 +188,6 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
         k = np.unique(np.concatenate([order[np.diff(x.up[order], prepend=-1) != 0] for order in orders]))
     s.tops[key] = x.part(k), prices[:, k]
     return s.tops[key]
-
-
-def _over_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
-    every, domains = s.mode.rails, s.domains(domain)
-    if _allowed(s, 2) and s.pins.get("leaf_domains_per_pod", domains) == domains:
-        _, x, _ = wirings(s, Trees.of(domain=domain, rails=every, width=domains, up=np.arange(1, s.ports)), room=0)
-        x = replace(x, spine_up=np.zeros_like(x.up))
-        yield x.part(x.bundle * every * domains + -(-s.wan_ports // x.spines) <= s.spine_ports)
-    if not _allowed(s, 3) or domains not in pod_sizes(s, domains, "leaf_domains_per_pod"):
-        return
-    above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
-    one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
-    rails = pod_sizes(s, every, "rails_per_pod")
-    rails = rails[((rails < every) | one_pod) & (rails * domains < s.spine_ports)]
-    rails, up = (x.ravel() for x in np.meshgrid(rails, np.arange(1, s.ports), indexing="ij"))
-    _, x, high = wirings(s, Trees.of(domain=domain, rails=rails, width=domains, up=up))
-    gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * x.rails / x.spines).astype(np.int64)
-    x = replace(x, spine_up=np.maximum(x.spine_up, gone))
-    for found, _ in _three_tiers(s, x, high, cheapest=True):
-        yield found
 
 
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:
@@ -230,7 +211,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 def sizes_of_some_domains(s: SiteMode) -> Ints:
     """Return the leaf domain sizes of trees of three tiers whose pods may hold some of the domains only."""
-    several: Flags = (s.domains(s.domain_sizes) > 1) & _allowed(s, 3) & (not s.mode.grouped)
+    several: Flags = (s.domains(s.domain_sizes) > 1) & s.allows(3) & (not s.mode.grouped)
     return s.domain_sizes[several]
 
 
@@ -294,14 +275,14 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     """Bound the price of trees' pods: the fewest spines that ports allow, links out as rules ask, one each at least."""
     m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
-    spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]
+    spines = -(-x.up // ((ports - 1) // leaf_count))
     floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
     ratio = np.where(pods > 1, n.tier_ratios[1], math.inf)  # of ports down of a spine to one up
     links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
     needed = np.maximum(spines, -(-(leaf_count * x.up + links) // ports))
     cores = np.maximum(1, -(-pods * links // s.core_ports))
-    link, position = p.spine_uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
-    base = s.fixed(x.domain) + x.up * p.leaf_uplink(x.domain, x.width)
+    link, position = p.uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
+    base = s.fixed(x.domain) + x.up * p.uplink(x.domain, 1, x.domain * x.width)
     usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
     kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
     link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
@@ -334,7 +315,8 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
                 send, allreduce, fits = s.tree_crossing(trees.part(i), leaf, pod)
                 kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices[:, i]))
                 i, n, leaf, pod = i[kept], n[kept], leaf[kept], pod[kept]
-            parts.append(s.tree_table(trees.part(i), send[kept], allreduce[kept], prices[:, i], leaves.stripes[n]))
+            crossing = send[kept], allreduce[kept], fits[kept]
+            parts.append(s.tree_table(trees.part(i), crossing, prices[:, i], leaves.stripes[n]))
     return [found for found in parts if len(found)]
 
 
@@ -348,19 +330,10 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     by_ports = (left - position * leaf_count * up / ports) / (link + position / ports)
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
-    sizes, at = np.unique(x.domain * x.width, return_inverse=True)
-    first = s.traffic.first_runs(s.blocks, leaves.stripes, sizes)[at]
+    sizes, at = np.unique(np.minimum(x.domain * x.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
+    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, shares=s.loads.shares, first_only=True)
+    first = own.swapaxes(0, 1)[at]
     sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
     return np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0), first
-
-
-@lru_cache(maxsize=16)
-def _largest_bundles(ports: int) -> Ints:
-    """Return the largest bundle of every number of uplinks (columns) of a tree that is at most the row's number."""
-    table = np.ones((ports + 1, ports + 1), dtype=np.int64)
-    for b in range(2, ports + 1):
-        table[b] = table[b - 1]
-        table[b, b::b] = b
-    return table

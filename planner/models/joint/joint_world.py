@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Literal
 
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.shapes.site_question import PlacedParts
 from planner.models.joint.stage_split import Column, LayerSplit
-from planner.models.joint.stops_and_spares import sparings
-from planner.models.joint.strategy_space import Ints, JointProblem, Strategy
+from planner.models.joint.strategy_space import JointProblem, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
@@ -109,20 +109,11 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    # Of each table of pipelines, at the budget; a copy has its own.
-    most_blocks: dict[Strategy, tuple[Any, Ints]] = field(init=False, default_factory=dict)
-    most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
+    # At the budget, by GPUs of a rack cabled; a copy has its own.
+    most_racks: dict[int, int] = field(init=False, default_factory=dict)
     cache: JointCache = field(default_factory=JointCache)
-    deadline: Deadline = field(default_factory=Deadline)  # of the search
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; sites, fibre and fabrics have the same
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
-
-    def end_at(self, deadline: Deadline) -> None:
-        """Set a search's deadline for all that its joint questions ask: sites, fibre and fabrics."""
-        self.deadline = deadline
-        if self.sites is not None:
-            self.sites.deadline = self.sites.fibre.deadline = deadline
-        if self.templates is not None:
-            self.templates.deadline = deadline
 
     def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
         """Leave joint plans without a proof: the bound on seconds a sequence, or on capital, is at most theirs."""
@@ -210,9 +201,17 @@ def spared(world: World, column: Column) -> list[Column]:
     calendar = world.problem.calendar
     if calendar is None:
         return [column]
+    r = calendar.r
+    repaired, targets = any(p.repair_hours for p in r.parts.values()), sorted(set(r.spare_targets))
+    if not repaired:  # of spares the fewest do
+        fewest = min((t for t in targets if t), default=0.0)
+        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
+    # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
     idle = column.block.rails < world.problem.gpus and world.templates is not None
-    lanes = lanes_to_choose(world.problem.instance) if calendar.r.counts_links else [0]
-    return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
+    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
+    lanes = lanes_to_choose(world.problem.instance) if r.counts_links else [0]
+    every = product(targets, wires, lanes)
+    return [replace(column, spare_target=t, spares_wired=wired, lanes=n) for t, wired, n in every]
 
 
 def largest_parts(column: Column, sites: int) -> range:

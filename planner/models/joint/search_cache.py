@@ -9,7 +9,6 @@ from planner.instance.references_and_pins import hardware_kind
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import (
-    Flags,
     Floats,
     JointProblem,
     Strategy,
@@ -49,9 +48,7 @@ class JointCache:
     timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # one of each shape, of any question
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
-    holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
-    tables_for: dict[Strategy, tuple[float, float]] = field(default_factory=dict)  # the money and racks of each
-    bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # in seconds, behind those
+    bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # behind what is paid
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
@@ -85,7 +82,7 @@ class JointCache:
                 strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
                 for same, names in (
                     (strategies, ("cut", "terms")),
-                    (strategies and sites, ("tables", "tables_for", "bounds", "holding", "free", "slower")),
+                    (strategies and sites, ("tables", "bounds", "free", "slower")),
                     (sites, ("sites", "site_bounds")),
                     (fabrics, ("templates",)),
                 ):
@@ -95,7 +92,7 @@ class JointCache:
             self.without = without
         if self.paid_racks != instance.hardware.racks:
             self.paid_racks, self.cheapest = instance.hardware.racks, []
-        if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
+        if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
     def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:

@@ -71,14 +71,9 @@ class Sites:
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
-    def budget_usd(self) -> float | None:
-        """Most USD that a joint plan may cost, on which the most racks of the site choice depend."""
-        return self.instance.limits.budget_usd
-
-    @property
     def most(self) -> dict[int, int]:
         """The most racks that sites can have at the budget, by a rack's cabled GPUs, as far as known."""
-        return self.racks.setdefault(self.budget_usd, {})
+        return self.racks.setdefault(self.instance.limits.budget_usd, {})
 
     def pay(self, instance: Instance) -> None:
         """Set another budget and deadline for the site choice, keeping what it knows of grid and fibre."""
@@ -334,9 +329,18 @@ class Sites:
         )
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        key = parts, circuit
-        if key not in self.placed and self.designed:
-            self.placed[key] = self._designed(parts, circuit)
+        key, designs, plans = (parts, circuit), dict[Joined, float | None](), dict[Joined, WanPlan | None]()
+        # Sites are chosen, their fibre designed, and chosen again at its price, until the cheapest have a known design.
+        while self.designed and key not in self.placed:
+            q = self.question(parts, circuit, designs)
+            found = self.answer(q)
+            if found is None or len(found.joined.open) < 2 or found.joined in plans:
+                wan = plans.get(found.joined) if found is not None else None
+                self.placed[key] = None if found is None else replace(found, wan=wan, designs=designs)
+            else:
+                plans[found.joined] = plan = self.fibre.design(found.joined, circuit)
+                floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
+                designs[found.joined] = None if plan is None else max(0.0, plan.capex_usd - floor)
         if key not in self.placed:
             waves, trip = (None, 0.0) if circuit is None else (circuit.wavelengths, circuit.max_rtt_ms)
             asked = self.within.setdefault((parts, waves), [])
@@ -347,22 +351,6 @@ class Sites:
             if not known:
                 asked.append((trip, found))
         return self.placed[key]
-
-    def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        """Choose sites, design their fibre, and choose again at its price, until the cheapest have a known design."""
-        designs: dict[Joined, float | None] = {}
-        plans: dict[Joined, WanPlan | None] = {}
-        while True:
-            q = self.question(parts, circuit, designs)
-            found = self.answer(q)
-            if found is None:
-                return None
-            sites = found.joined
-            if len(sites.open) < 2 or sites in plans:
-                return replace(found, wan=plans.get(sites), designs=designs)
-            plans[sites] = plan = self.fibre.design(sites, circuit)
-            floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
-            designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
 
     def answer(self, q: SiteQuestion, state: Callable[[SiteQuestion], Any] = stated) -> PlacedParts | None:
         """Return the cheapest sites of a question that `state` states as a MILP; None if there are none."""

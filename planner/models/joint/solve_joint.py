@@ -130,7 +130,7 @@ def world_of(
         request = SitesRequest(opened=opened, refused=refused)
         cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
-        cache.sites.solved = 0
+        cache.sites.solved, cache.sites.deadline, cache.sites.fibre.deadline = 0, deadline, deadline
     max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
     if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
         # What a cluster's racks leave to its fabric.
@@ -144,9 +144,9 @@ def world_of(
             without_stripes=cache.without.get("placement.stripes"),
         )
         cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
-    world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
-    world.end_at(deadline)
-    return world
+    if cache.templates is not None:
+        cache.templates.deadline = deadline
+    return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache, deadline=deadline)
 
 
 def refuse_unusable_pins(instance: Instance) -> None:

@@ -6,10 +6,7 @@ each pattern, seconds of its largest chunk, and what a step takes once at a larg
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -28,76 +25,52 @@ class Patterns:
     """The patterns of a column's stages under some conditions: layers and recomputed layers, each by all stages."""
 
     stages: Stages
+    table: Ints  # layers and recomputed layers, shape (patterns, 2)
+    fits: Flags  # by (stage, pattern): a GPU has the memory, and pins and rules allow the layers
+    seconds: Floats  # of a step by (stage, pattern), the head and unequal chunks included
+    chunks: Floats  # of the largest chunk, by pattern
 
-    @property
-    def column(self) -> Column:
-        """The column whose layers are split over stages by patterns."""
-        return self.stages.column
 
-    @cached_property
-    def table(self) -> Ints:
-        """Layers and recomputed layers by stage pattern, shape (patterns, 2); at least those others cannot hold."""
-        s, most = self.column.strategy, int(self.stages.sizes[-1])
-        fewest = s.problem.layers - (self.column.p - 1) * most
-        sizes = range(max(self.column.v, fewest), most + 1)
-        largest = int(s.recomputes != "none")
-        return np.array([(n, r) for n in sizes for r in range(largest * n + 1)], dtype=np.int64)
-
-    @cached_property
-    def fits(self) -> Any:
-        """Whether, by (stage, pattern), a GPU has the memory, and pins and rules allow the layers."""
-        # The first stage has all front layers, in its first chunk.
-        c, s = self.column, self.column.strategy
-        stage, (layers, repeats) = np.arange(c.p)[:, None], self.table.T[:, None, :]
-        front = front_layers(s.machine.model) * (stage == 0)
-        parts = memory.memory_by_part(
-            s.machine,
-            s.shape,
-            self.stages.counts,
-            stage=stage,
-            layers=layers,
-            recomputed=repeats,
-            front=front,
-            zero_stage=c.zero,
-            replicas=self.stages.conditions.shards,
-            order=s.order,
-        )
-        holds_front = -(-layers // c.v) >= front
-        wanted = s.problem.layers_of(c.p)
-        if wanted is not None:
-            holds_front = holds_front & (layers == np.array(wanted)[:, None])
-        return holds_front & (sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK))
-
-    @cached_property
-    def seconds(self) -> Floats:
-        """Seconds of a step of each layer pattern on each stage, the head and unequal chunks included."""
-        c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.host_seconds
-        layers, repeats = self.table[:, 0], self.table[:, 1]
-        each = step_prediction.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
-        stage = np.arange(c.p)[:, None]
-        ends = step_prediction.end_seconds(x, stage, c.p)
-        without_waits = self.stages.effective * (each[None, :] + ends)
-        if c.v == 1 or c.strategy.order != "1f1b":
-            return np.asarray(without_waits)
-        layer, repeat = float(self.stages.sharded.layer_seconds), x.times.recompute_seconds
-        counts = self.stages.counts
-        least = schedule.min_excess_seconds(counts, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat)
-        in_time = self.fits & (without_waits + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
-        wait = np.full(without_waits.shape, np.inf)  # of patterns that are too slow by a bound of it already
+def patterns_of(stages: Stages) -> Patterns:
+    """List the patterns of some stages, of as many layers at least as others cannot hold, with their seconds."""
+    c, s, x, most = stages.column, stages.column.strategy, stages.pipeline, int(stages.sizes[-1])
+    sizes = range(max(c.v, s.problem.layers - (c.p - 1) * most), most + 1)
+    repeated = int(s.recomputes != "none")
+    table = np.array([(n, r) for n in sizes for r in range(repeated * n + 1)], dtype=np.int64)
+    stage, (layers, repeats) = np.arange(c.p)[:, None], table.T[:, None, :]
+    front = front_layers(s.machine.model) * (stage == 0)  # in its first chunk
+    parts = memory.memory_by_part(
+        s.machine,
+        s.shape,
+        stages.counts,
+        stage=stage,
+        layers=layers,
+        recomputed=repeats,
+        front=front,
+        zero_stage=c.zero,
+        replicas=stages.conditions.shards,
+        order=s.order,
+    )
+    fits = (-(-layers // c.v) >= front) & (sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK))
+    if (wanted := s.problem.layers_of(c.p)) is not None:
+        fits = fits & (layers == np.array(wanted)[:, None])
+    own = x, stages.sharded, c.v, layers, repeats
+    each = step_prediction.stage_seconds(*own, stages.send) + x.machine.software.host_seconds
+    seconds = stages.effective * (each + step_prediction.end_seconds(x, stage, c.p))
+    if c.v > 1 and s.order == "1f1b":
+        layer, repeat = float(stages.sharded.layer_seconds), x.times.recompute_seconds
+        least = schedule.min_excess_seconds(stages.counts, layers, repeats + 0 * stage, layer, repeat)
+        in_time = fits & (seconds + np.where(stage == c.p - 1, 0.0, least) <= stages.cutoff)
+        wait = np.full(seconds.shape, np.inf)  # of patterns that are too slow by a bound of it already
         alike = step_prediction.alike_stages(x, c.p)
         for i in np.unique(alike).tolist():
             for k in np.flatnonzero(in_time[alike == i].any(axis=0)).tolist():
-                n, r = int(layers[k]), int(repeats[k])
-                found = step_prediction.excess_seconds(x, self.stages.sharded, counts, n, r, stage=i)
-                wait[alike == i, k] = found
-        return np.asarray(without_waits + wait)
-
-    @cached_property
-    def chunks(self) -> Floats:
-        """Seconds of the largest chunk of each layer pattern of a stage."""
-        layers, repeats = self.table[:, 0], self.table[:, 1]
-        x, v = self.stages.pipeline, self.column.v
-        return np.asarray(step_prediction.chunk_seconds(x, self.stages.sharded, v, layers, repeats))
+                wait[alike == i, k] = step_prediction.excess_seconds(
+                    x, stages.sharded, stages.counts, *table[k].tolist(), stage=i
+                )
+        seconds = seconds + wait
+    chunks = step_prediction.chunk_seconds(*own)[0]
+    return Patterns(stages=stages, table=table, fits=fits, seconds=seconds, chunks=chunks)
 
 
 def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
@@ -107,26 +80,19 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
     sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
     that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
     """
-    limit = seconds * (1 + ROUNDING)
-    x = Patterns(stages=Stages(column=column, conditions=conditions, cutoff=limit))
-    fine = x.fits & (x.seconds <= limit)
-    if not np.all(fine.any(axis=1)):
-        return math.inf, int(fine.sum())
-    best = min((_fastest(x, allowed, limit) for allowed in _allowed(x, fine)), default=limit)
+    limit, problem = seconds * (1 + ROUNDING), column.strategy.problem
+    x = patterns_of(Stages(column=column, conditions=conditions, cutoff=limit))
+    fine, allowed = x.fits & (x.seconds <= limit), list[Flags]()
+    if np.all(fine.any(axis=1)):
+        allowed = [fine]
+        if problem.recomputes_alike:  # the patterns that stages may have together are of one number by the rule
+            layers, repeats = x.table.T
+            most = -(-int(layers.max()) // column.v)
+            numbers = range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most)
+            alike = (fine & (repeats == schedule.recomputed_alike(layers, column.v, each)) for each in numbers)
+            allowed = [some for some in alike if np.all(some.any(axis=1))]
+    best = min((_fastest(x, some, limit) for some in allowed), default=limit)
     return (best / seconds if best < limit else math.inf), int(fine.sum())
-
-
-def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
-    """Yield the layer patterns that stages may have together: all, or by the number a rule has chunks recompute."""
-    problem, v, layers = x.column.strategy.problem, x.column.v, x.table[:, 0]
-    if not problem.recomputes_alike:
-        yield fine
-        return
-    most = -(-int(layers.max()) // v)
-    for each in range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most):
-        allowed = fine & (x.table[:, 1] == schedule.recomputed_alike(layers, v, each))[None, :]
-        if np.all(allowed.any(axis=1)):
-            yield allowed
 
 
 def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
@@ -149,8 +115,8 @@ def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
 
 def _holds(x: Patterns, allowed: Flags) -> bool:
     """Return whether allowed patterns sum to the model's layers, with a recomputed one where a pin asks for it."""
-    total, repeats = x.column.strategy.problem.layers, x.table[:, 1] > 0
-    some = x.column.strategy.recomputes == "some"
+    of, repeats = x.stages.column.strategy, x.table[:, 1] > 0
+    total, some = of.problem.layers, of.recomputes == "some"
     whole = (2 << total) - 1
     without, reached = 1, 0  # sums without a recomputed layer, and with one
     for row in allowed:

@@ -10,8 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from planner.models.joint.stops_and_spares import NO_SPARES, Sparing
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step_prediction
@@ -35,7 +34,8 @@ class Column:
     v: int
     d: int
     m: int
-    sparing: Sparing = NO_SPARES
+    spare_target: float = 0.0  # share of time in which a site is to have enough racks; 0: it has no spare ones
+    spares_wired: bool = False  # idle GPUs of its racks are cabled as spares
     lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
 
     @property
@@ -66,7 +66,7 @@ class LayerSplit:
     recomputed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """Limits on stages that admit a split of layers, and the seconds of a step that it takes at most within them."""
 
@@ -180,8 +180,11 @@ class Stages:
         larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
         layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
         ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
-        room, state = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends], self._state(1, 0)
-        room = (room - front * (self._state(1, 0, front=1) - state))[:, None]
+        state_of = partial(memory.gpu_state_bytes, m, s.shape, s.weights, zero_stage=c.zero)
+        state_of = partial(state_of, replicas=self.conditions.shards)
+        state = float(state_of(layers=1, ends=0))
+        room = s.problem.memory_limit - np.array([float(state_of(layers=0, ends=n)) for n in range(3)])[ends]
+        room = (room - front * (float(state_of(layers=1, ends=0, front=1)) - state))[:, None]
         room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
         # Room is left by the layers' state and by what is in work, on the last stage at the peak of its head.
         head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights, front=front)
@@ -202,13 +205,6 @@ class Stages:
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
         return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
 
-    def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
-        c, s, shards = self.column, self.column.strategy, self.conditions.shards
-        found = memory.gpu_state_bytes(
-            s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
-        )
-        return float(found)
-
     @cached_property
     def seconds(self) -> Floats:
         """Compute the seconds a step by stage and size, head and unequal chunks included; infinite where none fits."""
@@ -219,30 +215,24 @@ class Stages:
         ends = step_prediction.end_seconds(x, stages, c.p)
         host = x.machine.software.host_seconds
         each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
-        found = self.effective * each + self._wait(recompute, fits)
-        return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
-
-    def _wait(self, recompute: Ints, fits: Flags) -> Floats:
-        """Compute the seconds that unequal chunks of stages add: by event order from the mean size on, else a bound."""
-        c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
-        if not self.waits:
-            return np.zeros(recompute.shape)
-        found = schedule.min_excess_seconds(self.counts, self.sizes[None, :], recompute, layer, repeat)
-        found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
-        if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
-            return np.asarray(found, dtype=np.float64)
-        mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
-        alike = step_prediction.alike_stages(self.pipeline, c.p)
-        patterns = {
-            (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
-            for i, j in zip(*np.nonzero(fits), strict=True)
-            if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
-        }
-        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts)
-        with ticking(self.tick):
-            for n, r, i in sorted(patterns):
-                found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
-        return np.asarray(found, dtype=np.float64)
+        # Unequal chunks wait as long as a bound says; by the order of events from the mean size on.
+        wait, layer, repeat = np.zeros(fits.shape), float(self.sharded.layer_seconds), x.times.recompute_seconds
+        if self.waits:
+            wait = schedule.min_excess_seconds(self.counts, sizes, recompute, layer, repeat)
+            wait[-1] = np.maximum(0.0, wait[-1] - self.effective * x.head)  # which fills the last chunk
+        if self.waits and self.exact and c.v > 1 and c.strategy.order == "1f1b":
+            mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
+            alike = step_prediction.alike_stages(x, c.p)
+            patterns = {
+                (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
+                for i, j in zip(*np.nonzero(fits), strict=True)
+                if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
+            }
+            with ticking(self.tick):
+                for n, r, i in sorted(patterns):
+                    own = (recompute[:, n - c.v] == r) & (alike == i)
+                    wait[own, n - c.v] = step_prediction.excess_seconds(x, self.sharded, self.counts, n, r, stage=i)
+        return np.asarray(np.where(fits, self.effective * each + wait, np.inf), dtype=np.float64)
 
     @cached_property
     def chunk(self) -> Floats:
@@ -306,24 +296,25 @@ class Stages:
         last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
         return float(max(last, opened_at[np.arange(c.p), fewest].max()))
 
-    def limits(self) -> Iterator[Thresholds]:
-        """Yield limits of the best splits: for each most layers the least stage time at each largest chunk."""
+    def least(self) -> Thresholds | None:
+        """Return the limits of the fastest split of layers; None where none takes less than the cutoff."""
+        if self._has_rule:
+            return self._best_alike(lambda stages: stages.least())
+        c, wanted, found = self.column, self.column.strategy.problem.layers_of(self.column.p), None
         if not len(self.sizes):
-            return
-        c, wanted = self.column, self.column.strategy.problem.layers_of(self.column.p)
+            return None
         if wanted is not None:  # those that the layers keep, if they fit memory
             layers = np.array(wanted)
             if layers.max() > self.sizes[-1] or np.any(layers < self.least_sizes):
-                return
+                return None
             where = np.arange(c.p), layers - c.v
             stage, chunk = float(self.seconds[where].max()), float(self.chunk[where].max())
-            seconds = stage + self.once(chunk, max(wanted))
-            if seconds < self.cutoff:
-                yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=max(wanted))
-            return
+            found = Thresholds(stage + self.once(chunk, max(wanted)), stage, chunk, max(wanted))
+            return found if found.seconds < self.cutoff else None
         best, largest = self.cutoff, self.min_seconds_by_most
         if not (largest < best).any():
-            return
+            return None
+        # For each most layers the least stage time at each largest chunk.
         by_seconds, by_chunk, values, chunks = self._up_to
         mean = -(-c.strategy.problem.layers // c.p)
         for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
@@ -340,8 +331,8 @@ class Stages:
                 chunk = float(chunks[at])
                 seconds = stage + self.once(chunk, most)
                 if seconds < best:
-                    best = seconds
-                    yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
+                    best, found = seconds, Thresholds(seconds, stage, chunk, most)
+        return found
 
     @property
     def _has_rule(self) -> bool:
@@ -380,30 +371,21 @@ class Stages:
             if np.all(fits == (stages._needed < NO_FIT)):
                 return
 
-    def least(self) -> Thresholds | None:
-        """Return the limits of the fastest split of layers; None where none takes less than the cutoff."""
-        if self._has_rule:
-            return self._best_alike(lambda stages: stages.least())
-        return max(self.limits(), key=lambda t: -t.seconds, default=None)
-
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
         """Return the fastest split under any number of layers that chunks recompute alike, if any."""
-        best = None
+        # The largest stage of a split has the mean of the layers at least.
+        best, v, layers = None, self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
         for stages in copy(self._alike):
             cutoff = self.cutoff if best is None else best.seconds
-            if stages.each > 0 and stages._min_seconds >= cutoff:
-                break  # as are those of more
+            if stages.each > 0:
+                own = stages.pipeline, stages.sharded, v, layers, schedule.recomputed_alike(layers, v, stages.each)
+                stage = float(step_prediction.stage_seconds(*own, stages.send))
+                stage -= max(0.0, -stages.pipeline.first_excess_seconds)
+                once = stages.once(float(step_prediction.chunk_seconds(*own)), layers)
+                if stages.effective * stage + once >= cutoff:
+                    break  # as are those of more
             best = solve(stages if best is None else stages.over(self.conditions, cutoff)) or best
         return best
-
-    @property
-    def _min_seconds(self) -> float:
-        """Bound the seconds of a step: the largest stage of a split has the mean of the layers at least."""
-        v, layers = self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
-        recomputed = schedule.recomputed_alike(layers, v, self.each)
-        stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
-        chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
-        return self.effective * (stage - max(0.0, -self.pipeline.first_excess_seconds)) + self.once(chunk, layers)
 
     @cached_property
     def bounding(self) -> Self:
@@ -427,22 +409,6 @@ class Stages:
         found.__dict__["bounding"] = timed
         return found
 
-    def _short(self) -> Self | None:
-        """Return the same stages without the sizes that a bound excludes; None where it leaves no split of layers.
-
-        The order of events, which takes long, is then worked out for few patterns of unequal chunks.
-        """
-        bound = self.bounding
-        if bound.least() is None:
-            return None
-        if self.column.strategy.problem.layers_of(self.column.p) is not None:
-            return bound._with((*KEPT, *BY_SIZE), exact=True)
-        in_time = np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
-        found = bound._with(KEPT, exact=True)
-        found.__dict__["sizes"] = bound.sizes[: in_time[-1] + 1]
-        found.__dict__.update({name: bound.__dict__[name][:, : in_time[-1] + 1] for name in BY_SIZE})
-        return found
-
     def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
         """Return the stages with some changes; cached figures of a split that do not depend on these are kept."""
         found, known = replace(self, **changes), self.__dict__
@@ -451,12 +417,24 @@ class Stages:
 
     def fastest(self) -> LayerSplit | None:
         """Return the fastest split of layers over the stages; None where none beats the cutoff."""
-        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
-        stages = self._short() if self.exact and self.column.v > 1 else self
-        limits = None if stages is None else stages.least()
-        found = None if stages is None or limits is None else stages.spread(limits)
+        stages = self
+        if self.exact and self.column.v > 1:
+            # Sizes that a bound excludes go first: the order of events, which takes long, is then worked out for few
+            # patterns of unequal chunks.
+            bound = self.bounding
+            if bound.least() is None:
+                return None
+            if self.column.strategy.problem.layers_of(self.column.p) is not None:
+                stages = bound._with((*KEPT, *BY_SIZE), exact=True)
+            else:
+                stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
+                stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
+                stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
+        limits = stages.least()
+        found = None if limits is None else stages.spread(limits)
+        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
             return found
         found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))

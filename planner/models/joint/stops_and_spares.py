@@ -1,4 +1,4 @@
-"""Stops by failures and spares in the search: lower bounds on the stretch of a column's time, the choices of spares.
+"""Stops by failures in the search: lower bounds on the stretch of a column's time.
 
 Every bound of the search in seconds a sequence is one on a clock: seconds of steps times the stretch of failures. Of
 a number of GPUs it is the least over all ways to go on, spares costing nothing. Ranges of replicas take the least
@@ -6,7 +6,6 @@ stretch over the steps of a table from the fewest on, and seconds that fall as 1
 the steps up to the most.
 """
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -16,29 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.hardware import Reliability
-from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.instance.workload import Model
 from planner.physics import recovery
 from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, inverse_share_there, min_stretch, ways
-from planner.physics.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
 MOST_GPUS = 2**31  # of the table; more than any plan has
+GPUS = np.power(STEP, np.arange(math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1), dtype=np.float64)
 PIECES = np.array([1.0, 0.95, 0.9, 0.8, 0.6, 0.3])  # ends of the parts that a range of replicas is bounded by
+# Rows of the table of stretch by stops from a range's end back to the lower end of each of its pieces.
+BACK = np.array([*(math.ceil(-math.log(x) / math.log(STEP)) + 1 for x in PIECES[1:].tolist()), len(GPUS)])
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
-
-
-@dataclass(frozen=True, slots=True)
-class Sparing:
-    """A choice of spares: racks that leave a site enough for a share of time (0: none); idle GPUs cabled or not."""
-
-    target: float = 0.0
-    wired: bool = False
-
-
-NO_SPARES = Sparing()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,43 +44,28 @@ class Calendar:
         return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
-    def _steps(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by steps of GPUs the least stretch by stops: of whole restarts, and without a replica of no GPUs."""
+    def _tables(self) -> tuple[Floats, ...]:
+        """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on.
+
+        These are whole restarts, and jobs without a replica of no GPUs: at each step, and over GPUs before each.
+        """
         # A step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
-        count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
-        gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
-        job = replace(self.base, gpus=gpus)
-        least = {True: np.full(count, np.inf), False: np.full(count, np.inf)}
-        for way in ways(job, spares=True):
+        least = {True: np.full(len(GPUS), np.inf), False: np.full(len(GPUS), np.inf)}
+        for way in ways(replace(self.base, gpus=GPUS), spares=True):
             kind = way.recovery == "elastic"
             least[kind] = np.minimum(least[kind], way.stretch)
-        return gpus, least[False] * ROUNDING, least[True] * ROUNDING
-
-    @cached_property
-    def _least_above(self) -> Floats:
-        """Tabulate the least stretch by stops over all steps of GPUs from each on."""
-        _, whole, elastic = self._steps
-        return np.asarray(np.minimum.accumulate(np.minimum(whole, elastic)[::-1])[::-1])
-
-    @cached_property
-    def _per_gpu(self) -> tuple[Floats, Floats]:
-        """Tabulate the least of stretch by stops over GPUs, over all steps of GPUs before each."""
-        gpus, whole, elastic = self._steps
-        least = [np.append(np.inf, np.minimum.accumulate(x / (gpus * STEP))[:-1]) for x in (whole, elastic)]
-        return least[0], least[1]
-
-    @cached_property
-    def _gone_per_gpu(self) -> float:  # replicas that are gone at any time, for each GPU of one
-        return float(recovery.stops_per_gpu_second(self.r, self.links)) * self.r.rejoin_seconds * ROUNDING
+        both = least[False] * ROUNDING, least[True] * ROUNDING
+        above = np.asarray(np.minimum.accumulate(np.minimum(*both)[::-1])[::-1])
+        return above, *both, *(np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) for x in both)
 
     def _at(self, gpus: Any) -> Any:
         """Return the row of the table of stretch by stops with the most GPUs that do not exceed a number."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
-        return np.minimum(found, len(self._steps[0]) - 1)
+        return np.minimum(found, len(GPUS) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch by stops of every job of at least `min_gpus` GPUs."""
-        return self._least_above[self._at(min_gpus)]
+        return self._tables[0][self._at(min_gpus)]
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -111,21 +84,18 @@ class Calendar:
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         parts = (-1,) + (1,) * max(np.ndim(each), np.ndim(once), np.ndim(most))
-        stretch = self._least_above[np.maximum(self._at(most) - self._pieces.reshape(parts), 0)]
+        above, whole, elastic, *before = self._tables
+        stretch = above[np.maximum(self._at(most) - BACK.reshape(parts), 0)]
         ends = PIECES.reshape(parts) * most
-        at, gpus, last = self._at(ends), np.maximum(ends, 1.0), self._steps[1:]  # the step that the end is in
-        whole, elastic = (np.minimum(x[at] / gpus, before[at]) for x, before in zip(last, self._per_gpu, strict=True))
+        at, gpus = self._at(ends), np.maximum(ends, 1.0)  # the step that the end is in
+        per_gpu, own = (np.minimum(x[at] / gpus, y[at]) for x, y in zip((whole, elastic), before, strict=True))
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
-        least = np.maximum(np.minimum(whole, elastic + away / gpus), stretch / ends)
+        # `gone`: replicas that are gone at any time, for each GPU of one.
+        gone = recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
+        away = np.maximum(inverse_share_there(replica_gpus * gone, elastic[at] - 1) * ROUNDING - 1, 0.0)
+        least = np.maximum(np.minimum(per_gpu, own + away / gpus), stretch / ends)
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
-
-    @cached_property
-    def _pieces(self) -> NDArray[np.int64]:
-        """Rows of the table of stretch by stops from a range's end back to the lower end of each of its pieces."""
-        back = [math.ceil(-math.log(below) / math.log(STEP)) + 1 for below in PIECES[1:].tolist()]
-        return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
         """Return a limit on each/d + once in seconds of steps, and the fewest replicas d to meet it on a clock."""
@@ -158,23 +128,3 @@ class Calendar:
         """Return the job of a column whose steps take no time, and its ways to resume after a failure."""
         job = self.job(replicas, replica_gpus, 0.0, **how)
         return job, list(ways(job, spares=spares))
-
-
-def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
-    """List the choices of spares; `idle`: racks have GPUs that the layout leaves idle, and a fabric to join them."""
-    repaired = any(p.repair_hours for p in r.parts.values())
-    targets = sorted(set(r.spare_targets))
-    if not repaired:  # of spares the fewest do
-        fewest = min((t for t in targets if t), default=0.0)
-        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
-    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
-    return [Sparing(t, w) for t, w in itertools.product(targets, wires)]
-
-
-def calendar_of(instance: Instance, model: Model) -> Calendar | None:
-    """Return the failures that stop an instance's training, as the search counts them; None where none do."""
-    r = counted(instance)
-    if r is None:
-        return None
-    links = recovery.fewest_stops(instance, r)
-    return Calendar(r=r, state_bytes=checkpoint_bytes(instance, model), network=instance.network, links=links)

@@ -18,8 +18,10 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
-from planner.models.joint.stops_and_spares import Calendar, calendar_of
+from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
+from planner.physics.recovery import fewest_stops
+from planner.physics.spares import checkpoint_bytes, counted
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
@@ -148,13 +150,17 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
+    rates, calendar = counted(instance), None
+    if rates is not None:
+        state_bytes, links = checkpoint_bytes(instance, machine.model), fewest_stops(instance, rates)
+        calendar = Calendar(r=rates, state_bytes=state_bytes, network=instance.network, links=links)
     problem = JointProblem(
         instance=instance,
         machine=machine,
         transport_slowdown=transport_slowdown_of(instance.network),
         max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=memory_limit_bytes(instance),
-        calendar=calendar_of(instance, machine.model),
+        calendar=calendar,
         all_rails=instance.network is not None and instance.network.spares.asked,
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},
@@ -268,6 +274,37 @@ def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
     }
 
 
+@dataclass(slots=True)  # not frozen, which takes three times as long to make
+class StrategyRows(ArrayTable):
+    """Pipelines of a strategy: stages, virtual stages, replicas, micro-batches, and the sizes of their blocks."""
+
+    p: Ints
+    v: Ints
+    d: Ints
+    m: Ints
+    replicas_per_rack: Ints
+    stage_racks: Ints
+    block_replicas: Ints
+    racks: Ints  # of a block
+    rails: Ints  # of a block
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def part(self, which: Any) -> "StrategyRows":
+        """Return some of the rows of a strategy's pipelines."""
+        # Spelled out, since a search takes parts more often than anything else.
+        counts = self.p[which], self.v[which], self.d[which], self.m[which]
+        block = self.stage_racks[which], self.block_replicas[which], self.racks[which], self.rails[which]
+        return StrategyRows(*counts, self.replicas_per_rack[which], *block)
+
+    __getitem__ = part
+
+    def blocks(self) -> Ints:
+        """Count the blocks that hold the replicas of each row of a strategy's pipelines."""
+        return -(-self.d // self.block_replicas)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy:
     """A strategy of the declared space: one way to cut a layer over GPUs, with its times and its bytes."""
@@ -311,8 +348,8 @@ class Strategy:
         return _block(g, *self.shape.degrees, pipeline, packed=self.packed, all_rails=rails, replicas=replicas)
 
     @cached_property
-    def pipelines(self) -> "StrategyPipelines":
-        """Every pipeline of the strategy in the declared space, one row each."""
+    def pipelines(self) -> StrategyRows:
+        """Every pipeline of the strategy in the declared space, with one replica and the fewest micro-batches."""
         problem, s = self.problem, self.shape
         stages = tuple(problem.options("pipeline_parallel", _stage_counts(problem)))
         virtual = tuple(problem.options("virtual_stages", _stage_counts(problem, "interleaved")))
@@ -321,20 +358,6 @@ class Strategy:
         every = _pipelines(*s.degrees, self.packed, self.order == "1f1b", where)
         own = _alternates(problem, s, self.recomputes, every.p, every.v)
         return every if own.all() else every.part(np.flatnonzero(own))
-
-
-@dataclass(frozen=True, slots=True)
-class StrategyPipelines(ArrayTable):
-    """The pipelines of a strategy: stages, virtual stages, and the sizes of their blocks; one entry each."""
-
-    p: Ints
-    v: Ints
-    racks: Ints  # of a block
-    replicas: Ints  # of a block
-    replicas_per_rack: Ints
-    stage_racks: Ints
-    rails: Ints
-    inside: Flags
 
 
 @lru_cache(maxsize=1 << 14)
@@ -347,7 +370,7 @@ def _block(
 
 
 @lru_cache(maxsize=4096)
-def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> StrategyPipelines:
+def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> StrategyRows:
     gpus, all_rails, layers, stages, virtual, (replicas, shared) = where
     rows = []
     for p in stages:
@@ -356,10 +379,10 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
         if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails
-        rows += [(p, v, *sizes, block.rack_stages == 1) for v in virtual[: bisect_right(virtual, most)]]
-    p, v, racks, replicas, per_rack, stage_racks, rails, inside = np.array(rows, dtype=np.int64).reshape(-1, 8).T
-    return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
+        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.racks, block.rails
+        # Interleaved a pipeline takes whole rounds of its stages.
+        rows += [(p, v, 1, p if v > 1 else 1, *sizes) for v in virtual[: bisect_right(virtual, most)]]
+    return StrategyRows(*np.array(rows, dtype=np.int64).reshape(-1, 9).T)
 
 
 def strategies_of(one: Strategy) -> list[Strategy]:

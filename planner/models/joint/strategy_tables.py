@@ -2,17 +2,19 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from operator import ge
 from typing import Any
 
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.site_mode import members
 from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import EPS, World
 from planner.models.joint.search_cache import most_paid
 from planner.models.joint.stage_split import Column, Stages
-from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy
-from planner.models.joint.time_bounds import RowConditions, StrategyRows
+from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy, StrategyRows
+from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
@@ -23,46 +25,36 @@ BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
 
-@dataclass(frozen=True, slots=True)
-class Pruning:
-    """What prunes a strategy's table: least seconds of a micro-batch and of a filling layer, and a cutoff of it."""
-
-    each: float
-    layer: float
-    cutoff: float
-    likely: bool  # shallow tables alone, for a first plan
-
-
-def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def micro_batches(
+    s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float, *, likely: bool = False
+) -> tuple[Any, Any]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them in a strategy's table.
 
-    Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
-    holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks
-    for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A pipeline
-    that is not interleaved holds less where it is not filled, so it may take any number below p.
+    `each`: least seconds of a micro-batch; `likely`: filled pipelines alone, for a first plan. Pairs that the fill of
+    the pipeline alone takes over the cutoff, of seconds a micro-batch, are left out. A filled pipeline takes as many as
+    the batch holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a
+    rule asks for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A
+    pipeline that is not interleaved holds less where it is not filled, so it may take any number below p.
     """
-    most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
+    problem, total = s.problem, most_sequences(s)
+    most, wanted, fill = total // np.maximum(d, 1), problem.pin("microbatches_per_step"), min_fill_seconds(s, p, v)
     rounds = v > 1 and problem.rules.whole_rounds
     if wanted is not None:
         fine = (most >= wanted) & ((wanted >= p) if v > 1 else True) & (not rounds or wanted % p == 0)
         return d[fine], np.full(int(np.sum(fine)), wanted)
-    even = math.ceil(problem.layers / p)
-    fill = (p - 1) * math.ceil(even / v) * pruning.layer
     if v == 1:
-        spare = d * pruning.cutoff - pruning.each
+        spare = d * cutoff - each
         min_count = np.where(spare > 0, np.ceil(np.minimum(fill / np.maximum(spare, 1e-300), p) * (1 - 1e-9)), p)
-        min_count = np.full(len(d), p) if pruning.likely else np.clip(min_count, 1, p).astype(np.int64)
-        each = np.maximum(np.minimum(most, p - 1) - min_count + 1, 0)
-        first = np.cumsum(each) - each
-        early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
+        min_count = np.full(len(d), p) if likely else np.clip(min_count, 1, p).astype(np.int64)
+        row, more = members(np.maximum(np.minimum(most, p - 1) - min_count + 1, 0))
         filled = most >= p
-        found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
+        found, m = np.append(d[filled], d[row]), np.append(most[filled], min_count[row] + more)
     elif rounds:
         found, m = np.tile(d, 2), np.concatenate([most // p * p, np.minimum(most // p, 1) * p])
     else:
         tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
         found, m = np.tile(d, len(tried)), np.concatenate(tried)
-    fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)
+    fine = (m >= (p if v > 1 else 1)) & (m * each + fill < cutoff * m * found)
     found, m = found[fine], m[fine]
     if v == 1:
         return found, m
@@ -70,7 +62,7 @@ def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pru
     return pairs // (total + 1), pairs % (total + 1)
 
 
-def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def most_rounds(s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float) -> tuple[Any, Any]:
     """Pair numbers of replicas in a strategy's table with the most micro-batches that unequal chunks may ask for.
 
     Each represents all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
@@ -78,13 +70,12 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
     waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
     """
-    if v == 1 or problem.pin("microbatches_per_step") is not None:
+    if v == 1 or s.problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
     # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
-    less, even = 0 if problem.rules.whole_rounds else 1, math.ceil(problem.layers / p)
-    m = (total // np.maximum(d, 1) + less) // p * p - less
-    fill = (p - 1) * math.ceil(even / v) * pruning.layer
-    fine = (m >= 2 * p - less) & (m * pruning.each + fill < pruning.cutoff * m * d)
+    less = 0 if s.problem.rules.whole_rounds else 1
+    m = (most_sequences(s) // np.maximum(d, 1) + less) // p * p - less
+    fine = (m >= 2 * p - less) & (m * each + min_fill_seconds(s, p, v) < cutoff * m * d)
     return d[fine], m[fine]
 
 
@@ -139,35 +130,25 @@ def _stage_groups(s: Strategy) -> tuple[int, float, float]:
 
 def known_bound(world: World, s: Strategy) -> tuple[float, bool] | None:
     """Return a strategy's cached bound for no less money and racks, and whether for exactly these; None if none is."""
-    paid, bound = world.cache.bounds.get(s, (None, 0.0))
+    paid, bound = world.cache.bounds.get(s, ((-1.0, -1.0), 0.0))
     own = most_paid(world.problem.instance)
-    return (bound, paid == own) if _covers(paid, own) else None
+    return (bound, paid == own) if all(map(ge, paid, own)) else None
 
 
-def _covers(paid: tuple[float, float] | None, own: tuple[float, float]) -> bool:
-    """Return whether a strategy table made for a budget and racks, if any, serves a question's own budget and racks."""
-    return paid is not None and paid[0] >= own[0] and paid[1] >= own[1]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StrategyTable:
     """The table of a strategy's pipelines with their least seconds, whatever their ZeRO stage."""
 
     strategy: Strategy
+    paid: tuple[float, float]  # the money and racks at which it was made
     rows: StrategyRows  # of each the most replicas and the least micro-batches that it may have
     each: Floats  # least seconds of a micro-batch
     once: Floats  # those that come once in a step of all sequences
-    racks: Ints  # of a block
-    rails: Ints  # of a block
     under_zero: dict[int, Any] = field(default_factory=dict)  # by ZeRO stage the least terms known so far
+    in_memory: Flags | None = None  # those that may hold the model under any ZeRO stage, once that was asked
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def part(self, which: Any) -> "StrategyTable":
-        """Return some of the pipelines of a strategy's table."""
-        some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
-        return StrategyTable(self.strategy, self.rows.part(which), *some)
 
     def each_within(self, at: Ints, blocks: Ints) -> Floats:
         """Bound the micro-batch seconds of pipelines at some rows of a strategy's table, with most blocks."""
@@ -196,56 +177,45 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     """Return the cached table of a strategy's pipelines that may have a replica and a micro-batch."""
     # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
     paid = most_paid(world.problem.instance)
-    if _covers(world.cache.tables_for.get(s), paid):
-        known: StrategyTable = world.cache.tables[s]
+    known: StrategyTable | None = world.cache.tables.get(s)
+    if known is not None and all(map(ge, known.paid, paid)):
         return known
-    world.cache.holding.pop(s, None)
-    t, problem, total = s.pipelines, s.problem, most_sequences(s)
-    fewest = np.where(t.v > 1, t.p, 1)  # micro-batches: interleaved a pipeline takes whole rounds of its stages
-    rows = StrategyRows(t.p, t.v, np.ones_like(t.p), fewest, t.replicas_per_rack, t.stage_racks, t.replicas, t.inside)
+    rows, problem, total = s.pipelines, s.problem, most_sequences(s)
+    fewest = rows.m
     if s not in world.cache.terms:  # which hold whatever the budget
-        world.cache.terms[s] = time_bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+        t, once = terms_under_zero(s, None, rows)
+        world.cache.terms[s] = t.each, once
     # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
     # stripes.
     wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
     if wanted is not None:
         fewest = np.where(fewest <= wanted, wanted, 0)
     if stripes is not None and problem.instance.network is not None:
-        fewest = np.where(t.racks >= stripes * t.stage_racks, fewest, 0)
-    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(fewest, 1))
+        fewest = np.where(rows.racks >= stripes * rows.stage_racks, fewest, 0)
+    d = np.minimum(most_blocks(world, rows) * rows.block_replicas, total // np.maximum(fewest, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
-    rows = replace(rows, d=d, m=fewest).part(i)
     each, once = (x[i] for x in world.cache.terms[s])
-    world.cache.tables_for[s] = paid
-    world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
-    return table_of(world, s)
+    found = world.cache.tables[s] = StrategyTable(s, paid, replace(rows, d=d, m=fewest).part(i), each, once)
+    return found
 
 
-def most_blocks(world: World, of: StrategyTable) -> Ints:
-    """Return the most blocks of each pipeline in a strategy's table that the racks at the budget hold."""
-    known, blocks = world.most_blocks.get(of.strategy, (None, None))
-    if known is not of or blocks is None:
-        blocks = _most_racks(world, of.rails) // of.racks
-        world.most_blocks[of.strategy] = of, blocks
-    return blocks
-
-
-def _most_racks(world: World, rails: Ints) -> Ints:
-    counts = np.bincount(rails)
+def most_blocks(world: World, rows: StrategyRows) -> Ints:
+    """Return the most blocks of each pipeline of a strategy that the racks at the budget hold."""
+    counts = np.bincount(rows.rails)
     most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
-    return most[rails]
+    return np.asarray(most[rows.rails] // rows.racks)
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return a strategy table's pipelines with a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)
-    most = most_blocks(world, t)
+    most = most_blocks(world, t.rows)
     at = np.flatnonzero(most > 0)
-    most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
-    rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return min_seconds(s, rows, each, t.once), rows
+    rows, most = t.rows.part(at), most[at]
+    rows = replace(rows, d=np.minimum(rows.d, most * rows.block_replicas))
+    return min_seconds(s, rows, t.each_within(at, most), t.once[at]), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
@@ -262,14 +232,16 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy's table may hold the model under any ZeRO stage."""
     # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
     # holds the gathered weights of a layer.
-    if s not in world.cache.holding:
-        zeros, of = s.problem.zero_stages, table_of(world, s)
-        most = of.rows.d if world.sites is None else world.sites.max_site_racks // of.racks * of.rows.block_replicas
-        rows = replace(of.rows, d=np.clip(of.rows.d, 1, np.maximum(most, 1)))
-        least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
-        found = [time_bounds.holds_layers(s, z, rows) for z in sorted(least)]
-        world.cache.holding[s] = np.any([*found, np.zeros(len(rows), dtype=bool)], axis=0) & (most > 0)
-    return world.cache.holding[s]
+    zeros, of = s.problem.zero_stages, table_of(world, s)
+    if of.in_memory is None:
+        rows = of.rows
+        most = rows.d if world.sites is None else world.sites.max_site_racks // rows.racks * rows.block_replicas
+        rows = replace(rows, d=np.clip(rows.d, 1, np.maximum(most, 1)))
+        of.in_memory = np.zeros(len(rows), dtype=bool)
+        for zero in {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}:
+            of.in_memory |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
+        of.in_memory &= most > 0
+    return of.in_memory
 
 
 def some_in_memory(world: World) -> bool:
@@ -281,8 +253,8 @@ def some_in_memory(world: World) -> bool:
     return False
 
 
-def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
-    """Bound step-time terms of a strategy's pipelines under a ZeRO stage over all replicas, on a free network.
+def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
+    """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any) over all replicas, network free.
 
     Return them, and the seconds that come once in a step of any number of micro-batches.
     """
@@ -297,7 +269,7 @@ def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[time_b
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
     """Raise micro-batch seconds of a strategy's pipelines to stages that fit in memory; infinite if none does."""
-    seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    seconds = time_bounds.min_stage_seconds_in_memory(s, zero, rows, layer)
     return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
 
@@ -370,9 +342,8 @@ def columns_of(
         every = np.arange(low, most + 1)
         d = every if wanted is None else every[every == wanted]
         d = d[d % even == 0]
-        pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
-        counts = most_rounds if in_rounds else micro_batches
-        d, m = counts(problem, d, total, int(rows.p[i]), int(rows.v[i]), pruning)
+        of = s, d, int(rows.p[i]), int(rows.v[i]), each, limit
+        d, m = most_rounds(*of) if in_rounds else micro_batches(*of, likely=max_blocks_off is not None)
         picks.append(np.full(len(d), i))
         counts_d.append(d)
         counts_m.append(m)
@@ -423,13 +394,12 @@ def _timed(
     return [(times[few], table.part(few))] if len(few) else []
 
 
-def min_fill_layer(s: Strategy) -> float:
-    """Return a strategy's least seconds that a layer adds to filling and draining a pipeline, by stage behind it."""
+def min_fill_seconds(s: Strategy, p: Any, v: Any) -> Any:
+    """Bound from below a strategy's seconds to fill and drain pipelines of p stages of v chunks."""
     # 1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of
     # the F + B + W (`schedule.bubble_seconds`).
-    if s.order == "1f1b":
-        return s.layer
-    return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
+    own = s.layer if s.order == "1f1b" else max(0.0, s.layer - 2 * s.between.times.weight_gradient_seconds)
+    return (p - 1) * np.ceil(np.ceil(s.problem.layers / p) / v) * own
 
 
 def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:

@@ -7,43 +7,13 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.step_prediction import LayoutFibre, pipeline_bubble_seconds
 
 EPS = 1e-9  # relative, by which sums in another order may differ
-
-
-@dataclass(slots=True)  # not frozen, which takes three times as long to make
-class StrategyRows(ArrayTable):
-    """Rows whose time is bounded at once: pipelines of a strategy with counts of replicas and micro-batches."""
-
-    p: Ints
-    v: Ints
-    d: Ints
-    m: Ints
-    replicas_per_rack: Ints
-    stage_racks: Ints
-    block_replicas: Ints
-    inside: Flags
-
-    def __len__(self) -> int:
-        return len(self.p)
-
-    def part(self, which: Any) -> "StrategyRows":
-        """Return some of the rows of pipelines whose time is bounded."""
-        # Spelled out, since a search takes parts more often than anything else.
-        counts = self.p[which], self.v[which], self.d[which], self.m[which]
-        block = self.replicas_per_rack[which], self.stage_racks[which], self.block_replicas[which], self.inside[which]
-        return StrategyRows(*counts, *block)
-
-    __getitem__ = part
-
-    def blocks(self) -> Ints:
-        """Count the blocks that hold the replicas of each row of pipelines in a time bound."""
-        return -(-self.d // self.block_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +51,18 @@ class Terms(ArrayTable):
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
 
 
-def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms:
-    """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed."""
-    x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
-    p, v, m = rows.p, rows.v, rows.m
+def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -> Terms:
+    """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed.
+
+    `zero` None: under any ZeRO stage, whose own work is left out with all that replicas exchange.
+    """
+    x, within = (s.pipeline(zero or 0, inside=inside) for inside in (False, True))
+    p, v, m, layers, software = rows.p, rows.v, rows.m, s.least_layers, s.machine.software
     group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
     sharded = step_prediction.sharded_times(x, group)
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
-    send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
+    send = np.where(rows.racks == rows.stage_racks, within.send(c.send, p), x.send(c.send, p))
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     counts, repeat = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
@@ -97,28 +70,14 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    once = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
+    if zero is None:
+        once = pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) + software.step_seconds
+    else:
+        parts = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
+        once = sum(parts.values())
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
-    wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
+    wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, once))
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
-
-
-def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
-    """Bound a micro-batch's seconds, and those once a step, under any ZeRO stage, whose work is left out, by row."""
-    x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
-    phi = s.problem.transport_slowdown
-    sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
-    even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
-    recompute = np.zeros_like(even)
-    send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
-    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
-    slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    ends = (schedule.PipelineCounts(p, v, m) for m in (rows.m, np.maximum(rows.p, total)))
-    fills = [pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) for counts in ends]
-    once = np.minimum(*fills) + software.step_seconds
-    each: Floats = slowest + software.host_seconds
-    return each, np.asarray(once + 0 * each, dtype=np.float64)
 
 
 MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
@@ -128,10 +87,10 @@ MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
-def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shards: Any, layer_seconds: Any) -> Floats:
+def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, layer_seconds: Any) -> Floats:
     """Bound from below the seconds of rows' slowest stage by the layers that memory lets stages hold.
 
-    The bound is infinite where the stages cannot hold all layers.
+    The bound is infinite where the stages cannot hold all layers; elsewhere it is 0 where `layer_seconds` is 0.
 
     Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
     least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the maximum layers of a stage within T
@@ -139,36 +98,27 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shar
     constant once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
     found = np.full(len(rows), np.inf)
-    shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
-    may = np.flatnonzero(_may_hold_layers(s, zero, rows, shards))  # mostly few
+    timed = bool(np.any(each > 0))
+    may = np.flatnonzero(_may_hold_layers(s, zero, rows))  # mostly few
     for at in _by_width(rows.p[may]):
         some = may[at]
-        memory_of = _memory_of(s, zero, rows.part(some), shards[some])
-        holding = _holds_whole_layers(s, rows.part(some), memory_of)
+        own = rows.part(some)
+        x = _memory_of(s, zero, own)
+        holding = _holds_whole_layers(s, own, x)
         if not holding.all():
-            some, memory_of = some[holding], memory_of.part(holding)
+            some, own, x = some[holding], own.part(holding), x.part(holding)
         if len(some):
-            found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
+            found[some] = _min_stage_seconds(s, own, x, each[some, None], recompute) if timed else 0.0
     return found
 
 
-def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
-    """Return which rows of a time bound may hold all layers in memory, their replicas sharing ZeRO's state."""
-    found = _may_hold_layers(s, zero, rows, rows.d)
-    left = np.flatnonzero(found)
-    for at in _by_width(rows.p[left]):
-        some = rows.part(left[at])
-        found[left[at]] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
-    return found
-
-
-def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> Flags:
+def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     """Return which rows of a time bound may hold all layers if every stage had the memory of one without ends."""
     # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
-    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards)
+    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
     each = np.zeros(len(rows))
     for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
@@ -196,7 +146,7 @@ def _by_width(p: Ints) -> Iterator[Ints]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
+class _Memory(ArrayTable):
     """Memory for time bounds by row and stage: bytes left for layers, chunks in flight by v; a layer's state by row."""
 
     there: Flags
@@ -207,13 +157,8 @@ class _Memory:
     state: Floats
     front: Ints  # layers of a stage that may need no room
 
-    def part(self, which: Flags) -> "_Memory":
-        """Return the memory of some rows of a time bound; a table of one row is the same for all."""
-        every = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
-        return _Memory(**{name: x if len(x) < len(which) else x[which] for name, x in every.items()})
 
-
-def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
+def _memory_of(s: Strategy, zero: int, rows: StrategyRows) -> _Memory:
     """Compute bytes for time bounds that each row's stages have left for layers after ends and working memory."""
     m = s.machine
     p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
@@ -221,7 +166,7 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
 
     def state(layers: int, ends: int) -> Floats:
         numbers = {"layers": layers, "ends": ends, "zero_stage": zero}
-        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=shards)
+        found = memory.gpu_state_bytes(m, s.shape, s.weights, **numbers, replicas=rows.d)
         return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
 
     head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
@@ -236,7 +181,7 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
     dense = front_layers(m.model)
     front = np.where(stage == 0, dense + (v - 1) * min(dense, 1), 0)  # with what fills up their chunks
     larger = schedule.larger_in_flight(p, micro, smaller_first=smaller_chunks_first(m.model, stage))
-    return _Memory(stage < p, room(0), room(1), flying, larger, state(1, 0), front)
+    return _Memory(stage < p, room(0), room(1), flying, *np.broadcast_arrays(larger, state(1, 0), front))
 
 
 def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
@@ -285,21 +230,16 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
         if not np.any(short[seconds < MOST_SECONDS] > 0):
             break
     if s.problem.recomputes_alike and np.any(slope > 0) and not front.any():  # layers at the front may be faster
-        recomputed = np.ceil(_min_recomputed_layers(s, x, layers, most, free) / rows.v - EPS) * rows.v  # of each chunk
+        # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it
+        # ever does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from
+        # below.
+        rise, repeated = np.where(there, x.flying * saved / (state + x.flying * s.bytes.kept), 0.0), np.zeros(len(rows))
+        for _ in range(NEWTON_STEPS):
+            holding = free + repeated[:, None] * rise
+            short = np.maximum(layers - np.minimum(holding, most).sum(axis=1), 0.0)
+            rising = np.where(holding < most, rise, 0.0).sum(axis=1)
+            repeated += np.where(rising > 0, short / np.maximum(rising, 1e-300), 0.0)
+        recomputed = np.ceil(repeated / rows.v - EPS) * rows.v  # of each chunk
         mean = layers / rows.p  # the largest stage has at least as many, and recomputes all of them at most
         seconds = np.maximum(seconds, mean * a[:, 0] + np.minimum(recomputed, mean) * recompute)
     return np.asarray(np.where(seconds >= MOST_SECONDS, np.inf, seconds * (1 - EPS)))
-
-
-def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
-    """Bound from below, by memory, the layers each stage recomputes where all stages recompute as many."""
-    # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
-    # does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
-    rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)
-    found = np.zeros(len(free))
-    for _ in range(NEWTON_STEPS):
-        holding = free + found[:, None] * rise
-        short = np.maximum(layers - np.minimum(holding, most).sum(axis=1), 0.0)
-        rising = np.where(holding < most, rise, 0.0).sum(axis=1)
-        found = found + np.where(rising > 0, short / np.maximum(rising, 1e-300), 0.0)
-    return found

@@ -56,7 +56,7 @@ def searched(i: Instance) -> Table:
     for s in strategies(problem_of(i)):
         x = s.pipelines
         if len(x.p):
-            columns = (x.p, x.v, x.racks, x.replicas, x.replicas_per_rack, x.stage_racks, x.rails)
+            columns = (x.p, x.v, x.racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.rails)
             found[s.shape, s.order, s.packed, s.recomputes != "none"] = np.stack(columns).astype(np.int64).tobytes()
     return found
 

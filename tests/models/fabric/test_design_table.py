@@ -97,7 +97,7 @@ def test_what_some_template_keeps(seed: int, power: bool) -> None:
         frugal = [x for x in calm if x[3] == min(y[3] for y in calm)]
         if len({x[3] for x in cheapest}) == len({x[2] for x in frugal}) == 1:
             assert beaten == any(no_worse(x, entry, power=True) for x in (*cheapest, *frugal))
-    nothing = DominanceTest(tables.no_options(), power_counts=power).beats(*(np.ones(3) for _ in range(4)))
+    nothing = DominanceTest(tables.NO_OPTIONS, power_counts=power).beats(*(np.ones(3) for _ in range(4)))
     assert nothing.tolist() == [False] * 3
 
 
@@ -114,5 +114,5 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
 
 def test_tables_joined() -> None:
     some = drawn(7, 9)
-    whole = DesignTable.joined([table(some[:4]), tables.no_options(), table(some[4:])])
+    whole = DesignTable.joined([table(some[:4]), tables.NO_OPTIONS, table(some[4:])])
     assert entries_of(whole) == some and len(tables.undominated([], power_counts=True)) == 0

@@ -11,7 +11,7 @@ import pytest
 from fabric_cases import PHI, beaten, instance, switch, templates
 
 from planner.models.fabric import fabric_templates, four_tiers
-from planner.models.fabric.design_table import AT, DominanceTest, Ints, no_options
+from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tuple[float, float], float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
-    s.front = DominanceTest(no_options(), power_counts=False)
+    s.front = DominanceTest(NO_OPTIONS, power_counts=False)
     leaves = s.loads.leaves(np.array([domain]), s.stripes, 0.0, s.tick)
     rows = four_tiers._rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
     for n in s.stripes.tolist():

@@ -110,7 +110,7 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     found, least = search.goal.incumbent, every.cheapest(limit)
     assert least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
     assert found.seconds <= limit * (1 + 1e-9)
-    assert w.sites is None or w.sites.budget_usd == i.limits.budget_usd
+    assert w.sites is None or w.sites.instance.limits.budget_usd == i.limits.budget_usd
 
 
 def test_tables_made_for_less_money_are_made_anew_for_more() -> None:

@@ -22,8 +22,8 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.strategy_space import problem_of
-from planner.models.joint.strategy_tables import min_fill_layer
-from planner.models.joint.time_bounds import RowConditions, StrategyRows, terms
+from planner.models.joint.strategy_tables import min_fill_seconds
+from planner.models.joint.time_bounds import RowConditions, terms
 from planner.report.summary import summary
 
 ROOMY = 0.5e9  # bytes of memory: with room for all activations
@@ -251,14 +251,11 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
     for s in list(strategies(problem))[::7]:
         x = s.pipelines
         for m in (1, 2, 5, 12, 40):
-            rows = StrategyRows(
-                p=x.p, v=x.v, d=1 + 0 * x.p, m=m + 0 * x.p, replicas_per_rack=x.replicas_per_rack,
-                stage_racks=x.stage_racks, block_replicas=x.replicas, inside=x.inside,
-            )  # fmt: skip
+            rows = replace(x, m=m + 0 * x.p)
             for zero in (0, 3):
                 free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
                 once = terms(s, zero, rows, free).once
-                fill = (x.p - 1) * np.ceil(np.ceil(12 / x.p) / x.v) * min_fill_layer(s)
+                fill = min_fill_seconds(s, x.p, x.v)
                 assert np.all(once >= fill * (1 - 1e-9))
                 seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
     assert seen > 100

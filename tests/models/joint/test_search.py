@@ -33,11 +33,10 @@ from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import solve_joint, world_of
-from planner.models.joint.stage_layers import Patterns, fastest_split
+from planner.models.joint.stage_layers import fastest_split, patterns_of
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
 from planner.models.joint.strategy_tables import (
-    Pruning,
     column_at,
     columns_of,
     each_in_memory,
@@ -181,7 +180,7 @@ def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatc
         loop = Loop(goal=FewestDays(world=world, progress=lambda *_: None))
         loop._open_shapes(0.0, 0.0, ShapesLeft(x, 2, range(2, 4)))
         opened = [node.known.shape.blocks for *_, node in loop.heap if isinstance(node, OpenShape)]
-        assert opened == ([(3, 1)] if x.sparing.target else [])
+        assert opened == ([(3, 1)] if x.spare_target else [])
 
 
 @pytest.mark.parametrize("sites", [0, 2])
@@ -337,12 +336,12 @@ def test_memory_slows_the_slowest_stage() -> None:
     _, rows = pipelines_of(world, s)
     free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
     layer = time_bounds.terms(s, 0, rows, free).layer
-    loose = time_bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
+    loose = time_bounds.min_stage_seconds_in_memory(s, 0, replace(rows, d=0 * rows.d + 1), layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
     for share in np.geomspace(1, 1e-4, 600):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = time_bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
+        found = time_bounds.min_stage_seconds_in_memory(tight, 0, replace(rows, d=0 * rows.d + 1), layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
@@ -358,7 +357,7 @@ def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
         for s in list(strategies(problem))[::3]:
             _, rows = pipelines_of(world, s)
             for zero in (0, 3) if len(rows) else ():
-                bound = time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, np.full(len(rows), s.layer))
+                bound = time_bounds.min_stage_seconds_in_memory(s, zero, rows, np.full(len(rows), s.layer))
                 for j in range(0, len(rows), 2):
                     fits = math.isfinite(free_seconds(world, column_at(s, zero, rows, j), math.inf))
                     assert not fits or math.isfinite(bound[j])
@@ -422,8 +421,8 @@ def test_rounds_of_even_layers_are_listed() -> None:
         return (effective * (layers * 3.0 + 1.0) + waits) / micro_batches
 
     assert floor(most - 1) < floor(most)
-    pruning = Pruning(each=0.0, layer=0.0, cutoff=math.inf, likely=False)
-    _, rounds = most_rounds(problem, np.array([replicas]), problem.max_sequences, p, v, pruning)
+    s = next(x for x in strategies(problem) if x.shape.micro_batch == 1)
+    _, rounds = most_rounds(s, np.array([replicas]), p, v, 0.0, math.inf)
     assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, signals.Deadline())
 
 
@@ -615,7 +614,7 @@ def keeps_rule(stack: str, layers: list[int], repeats: list[int], v: int) -> boo
 
 def walked(column: Column, seconds: float, stack: str) -> float:
     """Return the seconds of the fastest split among all patterns of all stages."""
-    x = Patterns(stages=Stages(column=column, conditions=FREE, cutoff=seconds))
+    x = patterns_of(Stages(column=column, conditions=FREE, cutoff=seconds))
     choices = [[k for k in range(len(x.table)) if x.fits[i, k] and x.seconds[i, k] <= seconds] for i in range(column.p)]
     best = math.inf
     for picked in itertools.product(*choices):
@@ -708,10 +707,10 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
             monkeypatch.setattr(time_bounds, "FEW_ENTRIES", few)
             narrowed += len(list(time_bounds._by_width(rows.p))) > 1
             for zero in (1, 3):
-                values.append(time_bounds.holds_layers(s, zero, rows).astype(float))
+                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
                 layer = np.full(len(rows), s.layer)
-                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer))
-        held += int(sum(found[0]))
+                values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, layer))
+        held += int(np.isfinite(found[0]).sum())
         assert 0 < np.isfinite(found[1]).sum() < len(rows) or not len(rows)
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -726,7 +725,7 @@ def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
         _, rows = pipelines_of(world, s)
         layer, recompute = np.full((len(rows), 1), s.layer), s.between.times.recompute_seconds
         for share in (1.0, 0.8, 0.6, 0.4):
-            x = time_bounds._memory_of(s, 1, rows, rows.d)
+            x = time_bounds._memory_of(s, 1, rows)
             x = replace(x, room=share * x.room, recomputing=share * x.recomputing)
             usual = time_bounds._min_stage_seconds(s, rows, x, layer, recompute)
             tight += int((np.isfinite(usual) & (usual > 40 / rows.p * s.layer * (1 + 1e-6))).sum())

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.search.goal import Goal, Ranges
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.models.joint.strategy_tables import (
     Pipes,
     columns_of,
@@ -15,7 +15,6 @@ from planner.models.joint.strategy_tables import (
     most_sequences,
     terms_under_zero,
 )
-from planner.models.joint.time_bounds import StrategyRows
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
@@ -111,7 +110,7 @@ def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     with np.errstate(over="ignore"):
         fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
-    usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
+    usd = np.maximum(x.usd, goal.usd((low + 1) * rows.racks, rows.rails))
     left = np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf))
     if len(left) < len(low):
         x, low, seconds, usd = x.part(left), low[left], seconds[left], usd[left]
@@ -165,7 +164,7 @@ def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list
     order = np.argsort(ranges)
     of = order[np.searchsorted(ranges[order], columns)]
     seconds = np.maximum(times, x.seconds[of])
-    usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
+    usd = np.maximum(x.usd[of], goal.usd(blocks * table.racks, table.rails))
     some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
     if not len(some):
         return []
@@ -185,11 +184,8 @@ def repriced(goal: Goal, x: Columns) -> list[Columns]:
     """Return listed columns of block ranges, not opened yet, for another goal, at its capital and in its order."""
     table = x.table.part(np.arange(x.place, len(x.seconds)))
     left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
-    p, own = np.unique(table.p, return_inverse=True)
-    kinds = [x.strategy.block(int(n)) for n in p]
-    racks, rails = (np.array([getattr(block, name) for block in kinds])[own] for name in ("racks", "rails"))
     blocks = table.blocks()
-    usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
+    usd = np.maximum(x.usd[x.place :], goal.usd(blocks * table.racks, table.rails))
     some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
     entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
     groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))

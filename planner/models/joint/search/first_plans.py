@@ -278,7 +278,7 @@ def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
 def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a first plan of a column with the most spares paid, of a given shape or the most even; return if any."""
     goal.tick()
-    for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+    for choice in sorted(spared(goal.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):
         q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
         if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
             plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)

@@ -12,9 +12,8 @@ import numpy as np
 from planner.models.joint.joint_world import JointPlan, Shape, World
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.models.joint.strategy_tables import StrategyTable, most_blocks
-from planner.models.joint.time_bounds import StrategyRows
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
@@ -157,7 +156,7 @@ class Goal(ABC):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks from which the goal's search of a strategy's pipelines begins."""
-        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of))
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def worthwhile(self, x: Ranges) -> Ranges:
@@ -174,7 +173,7 @@ class Goal(ABC):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that the capital of a plan useful to the goal may pay."""
-        return np.minimum(x.high, most_blocks(self.world, x.of)[x.at])
+        return np.minimum(x.high, most_blocks(self.world, x.of.rows)[x.at])
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return which ranges of blocks of a search node the goal opens now."""
@@ -249,7 +248,7 @@ class Goal(ABC):
                 if not self.opens(least, c):
                     return
                 unhoused = not self.houses(q)
-            if unhoused and not column.sparing.target:
+            if unhoused and not column.spare_target:
                 return
             if not unhoused and self.pays(q):
                 yield q, least

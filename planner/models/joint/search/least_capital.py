@@ -204,12 +204,12 @@ class LeastCapital(Goal):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that the cheapest plan's capital may pay."""
-        found: Ints = self.floor.max_blocks(self.capital, x.of.racks[x.at], x.of.rails[x.at])
+        found: Ints = self.floor.max_blocks(self.capital, x.of.rows.racks[x.at], x.of.rows.rails[x.at])
         return np.minimum(found, super().most_blocks(x))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return, by range, the most blocks within the next slice of capital, and the cutoffs in seconds."""
-        most = self.floor.max_blocks(self._top(key), x.of.racks[x.at], x.of.rails[x.at])
+        most = self.floor.max_blocks(self._top(key), x.of.rows.racks[x.at], x.of.rows.rails[x.at])
         return np.minimum(x.high, np.maximum(most, x.low + 1)), np.full(len(x.at), self.cutoff(x.usd))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:

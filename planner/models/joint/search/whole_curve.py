@@ -161,8 +161,8 @@ class WholeCurve(Goal):
 
     def box(self) -> None:
         """Set the slowest plans of the curve's box before its search, by the deadline and the least floor of time."""
-        tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
-        least = [float(min_seconds(of.strategy, of.rows, of.each, of.once).min()) for of in tables]
+        tables = ((table_of(self.world, s), at) for s, at in self.fitting.items())
+        least = [float(min_seconds(of.strategy, of.rows.part(at), of.each[at], of.once[at]).min()) for of, at in tables]
         deadline = self.world.problem.instance.limits.deadline_days
         late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
         self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
@@ -277,7 +277,7 @@ class WholeCurve(Goal):
         late = self.front.cutoff(most, 0.0) * (1 - 2 * EPS)
         if not free_seconds(self.world, column, min(late, NEVER)) < late:
             return
-        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):
             for sites in open_sites(self.world, choice):
                 shape = next(shapes(choice, sites), None)
                 if shape is None:

@@ -17,8 +17,8 @@ from planner.models.joint.joint_world import CLUSTER, EPS, JointPlan, Shape, Wor
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
-from planner.models.joint.strategy_space import Floats, Ints
-from planner.models.joint.time_bounds import RowConditions, StrategyRows, terms
+from planner.models.joint.strategy_space import Floats, Ints, StrategyRows
+from planner.models.joint.time_bounds import RowConditions, terms
 from planner.physics.recovery import Way
 from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
@@ -45,9 +45,9 @@ class ShapeProblem:
         own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
             return own
-        rails = self.world.problem.gpus if c.sparing.wired else block.rails
+        rails = self.world.problem.gpus if c.spares_wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
-        return replace(own, rails=rails, lanes=c.lanes, spare_target=c.sparing.target, rack_availability=fit)
+        return replace(own, rails=rails, lanes=c.lanes, spare_target=c.spare_target, rack_availability=fit)
 
     @property
     def several(self) -> bool:
@@ -247,7 +247,7 @@ class ShapeProblem:
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
         if site_bounds is not None and "wan.wavelengths" not in self.world.problem.instance.pins:
             # As many wavelengths, but one at least, as the money may pay with sites and least fabrics.
-            t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
+            t, sites, sparing = self.traffic, site_bounds.sites, self.column.spare_target > 0
             racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
             floor = sites.floor_usd(racks, len(self.shape.blocks))
             known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
@@ -289,7 +289,7 @@ class ShapeProblem:
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound a shape's seconds of steps a sequence at several slowdowns and fibres by even stages."""
         c, block = self.column, self.column.block
-        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.rack_stages == 1
+        sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.racks, block.rails
         rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
         return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
 
