@@ -7,8 +7,9 @@ from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.tied_plans import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.physics.training.layer_time import days_of
@@ -77,7 +78,7 @@ def _choice(
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = CapitalSearch.begun(world, almost, known=best, progress=notes(progress)).run()
+    cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0

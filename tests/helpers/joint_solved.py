@@ -1,11 +1,15 @@
 """The joint optimum of a test instance, once a process, and what it must have in common with full enumeration."""
 
+from typing import Any
+
 import pytest
 from joint_brute_force import Plan
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.joint_world import JointSolution
+from planner.models.joint.joint_world import JointSolution, World
+from planner.models.joint.least_cost import least_capital_plan
+from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import solve_joint
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed
@@ -19,6 +23,11 @@ def solved(i: Instance, *, seed: int = 0, time_limit: float | None = None) -> Jo
     if key not in _SOLVED:
         _SOLVED[key] = solve_joint(i, Options(seed=seed), lambda _: None)
     return _SOLVED[key]
+
+
+def cheapest(world: World, limit: float, **how: Any) -> JointSolution:
+    """Return the plan of least capital within so many seconds a sequence."""
+    return least_capital_plan(LeastCapital(world=world, limit=limit, **how))
 
 
 def require_optimum(i: Instance, best: Plan | None, *, rel: float = 1e-9) -> JointSolution:

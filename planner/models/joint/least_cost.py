@@ -19,7 +19,6 @@ from planner.models import Options
 from planner.models.joint.free_network import FewestFreeDays
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search_cache import JointCache
@@ -35,74 +34,40 @@ from planner.solvers.signals import Deadline
 SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 
 
-@dataclass(kw_only=True)
-class CapitalSearch:
-    """A search for the least capital of a joint plan by a deadline, which goals of tied plans may continue."""
+def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
+    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest.
 
-    goal: LeastCapital
-    loop: Loop  # its own, or one by days that it goes on with
-
-    @classmethod
-    def begun(
-        cls,
-        world: World,
-        seconds: float,
-        *,
-        known: JointPlan | None = None,
-        within: float = 0.0,
-        gap: float = 0.0,
-        progress: Callable[[str], None] = lambda _: None,
-        search: Loop | None = None,
-    ) -> "CapitalSearch":
-        """Begin a search for the least capital of plans within some seconds a sequence, from a known one.
-
-        Plans tie `within` a share of the least capital; it ends at the `gap`. `search`: one by days that kept all ties.
-        """
-        goal = LeastCapital(
-            world=world,
-            floor=floor_of(world),
-            limit=seconds,
-            budget=world.budget,
-            progress=progress,
-            incumbent=known,
-            within=within,
-            end_gap=gap,
-        )
-        return cls(goal=goal, loop=search or Loop(goal=goal))
-
-    def run(self, *, days: bool = True) -> JointSolution:
-        """Return the joint plan of least capital by the deadline, of equal ones the fastest.
-
-        Where there is none the `days` of every plan are bounded, which takes about as long as the search.
-        """
-        stopped = self.loop.run() if self.loop.goal is self.goal else self.loop.go_on(self.goal)
-        goal, world = self.goal, self.goal.world
-        plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
-        ended: dict[str, Any] = {"stopped": stopped, "failure": self.loop.failure}
-        ended["counts"] = dict(sorted(world.counts.items()))
-        if plan is None:
-            proven = stopped == "proved" and math.isinf(unproven)
-            least = math.inf
-            if days and stopped == "proved":
-                fewest = FewestFreeDays(world=world)
-                least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
-            return JointSolution(
-                status="infeasible" if proven else "unknown",
-                lower_bound=goal.bound if stopped != "proved" else None,
-                fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
-                **ended,
-            )
-        open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
-        bound = min(plan.capital_usd, unproven, open_usd)
-        proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+    `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
+    bounded, which takes about as long as the search.
+    """
+    loop = loop or Loop(goal=goal)
+    stopped, world = loop.run(goal), goal.world
+    plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
+    ended: dict[str, Any] = {"stopped": stopped, "failure": loop.failure}
+    ended["counts"] = dict(sorted(world.counts.items()))
+    if plan is None:
+        proven = stopped == "proved" and math.isinf(unproven)
+        least = math.inf
+        if days and stopped == "proved":
+            fewest = FewestFreeDays(world=world)
+            least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
         return JointSolution(
-            status="optimal" if proven else "feasible",
-            usd=plan.capital_usd,
-            lower_bound=bound,
-            days=days_of(instance, plan.seconds),
-            plan=plan,
+            status="infeasible" if proven else "unknown",
+            lower_bound=goal.bound if stopped != "proved" else None,
+            fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
             **ended,
         )
+    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
+    bound = min(plan.capital_usd, unproven, open_usd)
+    proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+    return JointSolution(
+        status="optimal" if proven else "feasible",
+        usd=plan.capital_usd,
+        lower_bound=bound,
+        days=days_of(instance, plan.seconds),
+        plan=plan,
+        **ended,
+    )
 
 
 def solve_joint_cost(
@@ -119,7 +84,7 @@ def solve_joint_cost(
     """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
-    `days`: as in `CapitalSearch.run`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
+    `days`: as in `least_capital_plan`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
@@ -127,9 +92,16 @@ def solve_joint_cost(
     limit = math.inf if late is None else late / days_of(instance, 1.0)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
-    search = CapitalSearch.begun(world, limit, known=known, gap=options.gap or 0.0, progress=progress)
-    search.goal.first, search.goal.known_floor = None if first is None else first(world), floor_usd
-    found = search.run(days=days)
+    goal = LeastCapital(
+        world=world,
+        limit=limit,
+        incumbent=known,
+        end_gap=options.gap or 0.0,
+        progress=progress,
+        first=None if first is None else first(world),
+        known_floor=floor_usd,
+    )
+    found = least_capital_plan(goal, days=days)
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)
     return found
@@ -209,7 +181,7 @@ class RunSearch:
         priced = priced.replaced(limits__budget_usd=budget)
         left = replace(self.options, time_limit=self.deadline.limit)
         world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
-        found = CapitalSearch.begun(world, span.end).run()
+        found = least_capital_plan(LeastCapital(world=world, limit=span.end))
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last

@@ -14,13 +14,12 @@ import numpy as np
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.least_capital import LeastRank, Rank
+from planner.models.joint.search.goal import Ranges
+from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Ints
-from planner.models.joint.strategy_tables import StrategyTable
 from planner.plan.certificate import EndName
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
@@ -74,14 +73,15 @@ def ends_within(
     """
     left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
-    cheapest = CapitalSearch.begun(world, limit, known=best, within=share, progress=progress, search=search)
-    found = cheapest.run()
+    goal = LeastCapital(world=world, limit=limit, incumbent=best, within=share, progress=progress)
+    loop = search or Loop(goal=goal)
+    found = least_capital_plan(goal, loop)
     plan = found.plan or best
     ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}
     if found.stopped != "proved":
         return Ends(by_name=ends)
     if share > 0:  # without a share no plan is kept that ties
-        t, least = _Ties(search=cheapest, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
+        t, least = _Ties(world=world, loop=loop, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
         local = t.most_local(plan)
         if local is not None:
             plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
@@ -112,22 +112,23 @@ def simplest_within(
 
 def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
     """Return the tied plan of least rank within some dollars, if any is below the best, and whether that is proven."""
-    goal = LeastRank(world=world, floor=floor_of(world), budget=min(world.budget, usd), **how)
-    stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
-    return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+    goal = LeastRank(world=world, budget=usd, **how)
+    stopped = (left or Loop(goal=goal)).run(goal)
+    return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 @dataclass(kw_only=True)
 class _Ties:
     """The tied plans: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
 
-    search: CapitalSearch
+    world: World
+    loop: Loop  # of a search that kept all of them
     seconds: float
     usd: float
 
     def most_local(self, plan: JointPlan) -> End | None:
         """Raise tied plans' share of all-reduce groups under one leaf as far as it goes; None without fabric choice."""
-        if self.search.goal.world.templates is None:
+        if self.world.templates is None:
             return None
         at = local_share(plan)
         asked = at + MORE
@@ -153,14 +154,14 @@ class _Ties:
 
     def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
         """Return the tied plan of least rank, if any is below the best, and whether that is proven."""
-        world, loop = self.search.goal.world, self.search.loop
+        world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
         left, most = loop.copy() if local > 0 else None, {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES}
         found, proven = _least(world, self.usd, loop, limit=self.seconds, **most, **ranked)
         if left is not None and found is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
-            self.search.loop = left
+            self.loop = left
         return found, proven
 
 
@@ -209,18 +210,17 @@ def least_layout_simplicity(column: Column) -> Rank:
     return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
 
 
-def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
-    """Return a number for each pipeline in the order of tied plans' simplicity, and that of the best rank."""
-    s, rows = of.strategy.shape, of.rows
-    kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
-    layers = of.strategy.machine.model.layers
+def pipeline_ranks(x: Ranges, best: Rank) -> tuple[Ints, int]:
+    """Return a number for the pipeline of each range in the order of simplicity, and that of the best rank."""
+    (p, v), s = (rows[x.at] for rows in (x.of.rows.p, x.of.rows.v)), x.of.strategy
+    kinds, layers = sum(n > 1 for n in s.shape.degrees) + (p > 1), s.machine.model.layers
 
     def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
         return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
 
-    *designs, best_kinds, uneven, v, p, _ = best
-    most = int(number(best_kinds, uneven, v, p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
-    return np.asarray(number(kinds, rows.p * (layers // rows.p) < layers, rows.v, rows.p), dtype=np.int64), most
+    *designs, best_kinds, uneven, best_v, best_p, _ = best
+    most = int(number(best_kinds, uneven, best_v, best_p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
+    return np.asarray(number(kinds, p * (layers // p) < layers, v, p), dtype=np.int64), most
 
 
 def kinds_of(c: Column) -> int:

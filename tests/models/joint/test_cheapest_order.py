@@ -287,7 +287,7 @@ FLOOR = MinPrices(
 ])  # fmt: skip
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
     assert FLOOR.usd_over(racks, 8) == usd
-    assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
+    assert FLOOR.usd(sum(racks), 8, len(racks)) <= usd
 
 
 @each(

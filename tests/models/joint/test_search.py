@@ -28,9 +28,9 @@ from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import JointSolution, Target, World, spared
 from planner.models.joint.search import fewest_days, first_plans
 from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
-from planner.models.joint.search.branch_and_bound import Loop, OpenShape, ShapesLeft
+from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
-from planner.models.joint.search.goal import Ranges, all_ranges
+from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import solve_joint, world_of
 from planner.models.joint.stage_layers import Patterns, fastest_split
@@ -173,7 +173,7 @@ def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatc
     """What money pays no sites for closes those behind it, but for a choice of spares."""
     i = failing(7).replaced(limits__budget_usd=1e6, limits__max_batch_tokens=1e5, pins={})
     world = world_of(i, Options(), Deadline())
-    monkeypatch.setattr(FewestDays, "houses", lambda _, q: q.shape.blocks == (3, 1))
+    monkeypatch.setattr(FewestDays, "unhoused", lambda _, q, ask: ask and q.shape.blocks != (3, 1))
     s, rows = next((s, rows) for s in world.strategies() if len(rows := pipelines_of(world, s)[1]))
     block = s.block(int(rows.p[0]))
     assert block is not None

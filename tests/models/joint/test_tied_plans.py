@@ -17,8 +17,9 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import tied_plans
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import DaysOfUse, solve_joint, world_of
 from planner.models.joint.tied_plans import (
@@ -142,14 +143,14 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     """More groups under one leaf than there are: no plan has them, and the simplest that ties is found behind that."""
     i = toy(17)
     best, world, search = searched(i, 0.2)
-    cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
-    plan = cheapest.run().plan
+    limit = best.seconds * 1.2
+    plan = least_capital_plan(LeastCapital(world=world, limit=limit, incumbent=best, within=0.2), search).plan
     assert plan is not None
-    ties = tied_plans._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
-    nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
+    ties = tied_plans._Ties(world=world, loop=search, seconds=limit, usd=plan.capital_usd * 1.2)
+    nodes = len(search.heap) + len(search.opened)
     ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
     found, proven = ties.least(2.0, **ranked)
-    assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
+    assert (found, proven) == (None, True) and len(ties.loop.heap) + len(ties.loop.opened) == nodes > 0
     assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
 
 

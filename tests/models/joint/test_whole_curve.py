@@ -145,12 +145,12 @@ def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> 
 def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     world = world_of(i, Options(), Deadline())
-    floor, racks = CapitalFloor(world=world), np.arange(1, 12)
+    floor, racks = CapitalFloor.of(world), np.arange(1, 12)
     for sites in floor.sites:
-        usd = floor.at_sites(racks, sites)
+        usd = floor.usd(racks, 0, sites)
         assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(usd.tolist()))
     for x in cost_toy(i).front:  # a block has one rack at least
-        usd = floor.at_sites(np.array([sum(x.blocks)]), sum(n > 0 for n in x.blocks))
+        usd = floor.usd(np.array([sum(x.blocks)]), 0, sum(n > 0 for n in x.blocks))
         assert float(usd[0]) <= x.usd * (1 + 1e-9)
 
 

@@ -35,7 +35,7 @@ from planner.models.joint.search.block_ranges import (
     under_stage,
     without_room,
 )
-from planner.models.joint.search.goal import Goal, OpenNodes, Ranges, Stopped
+from planner.models.joint.search.goal import Goal, KnownShape, OpenNodes, OpenShape, Ranges, Stopped
 from planner.models.joint.shapes.shape_class import ShapeClass
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
@@ -72,24 +72,6 @@ class ShapesLeft:
     rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShape:
-    """Search node: an opened shape with the goal's search state of it, and what later goals know of it."""
-
-    state: Any
-    known: "KnownShape"
-
-
-@dataclass(slots=True)
-class KnownShape:
-    """A shape that a search opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
-
-    seconds: float
-    usd: float
-    column: Column
-    shape: Shape
-
-
 @dataclass(kw_only=True)
 class Loop(OpenNodes):
     """The branch-and-bound loop over open search nodes, in the order of the goal's keys."""
@@ -98,10 +80,6 @@ class Loop(OpenNodes):
     order: Iterator[int] = field(default_factory=itertools.count)
     failure: str = ""  # what a back end said that ended the search
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
-
-    def run(self) -> Stopped:
-        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which."""
-        return self._searched(self._begin)
 
     def copy(self) -> "Loop":
         """Return a search of the same open nodes and shapes, so that one goal continues with it and one with this."""
@@ -114,16 +92,21 @@ class Loop(OpenNodes):
         # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
-    def go_on(self, goal: Goal) -> Stopped:
-        """Continue the branch and bound with a goal all of whose plans are in the nodes and shapes left before."""
+    def run(self, goal: Goal | None = None) -> Stopped:
+        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which.
+
+        Another goal goes on with the nodes and shapes left before, which hold all of its plans.
+        """
+        if goal is None or goal is self.goal:
+            return self._searched(self._begin)
         # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
-            if isinstance(what, OpenShape) or not goal.opens(t, c):
+            known = isinstance(what, OpenShape) or (isinstance(what, ShapesLeft) and goal.refuses(what.column, t))
+            if known or not goal.opens(t, c):
                 continue
             if isinstance(what, Ranges):
-                ranges = goal.worthwhile(what)
-                self.push_ranges(ranges if ranges.usd.any() else bounded(goal, ranges))
+                self.push_ranges(bounded(goal, what))
             elif isinstance(what, Columns) and not what.usd.any():
                 for columns in repriced(goal, what):
                     self._push_columns(columns)
@@ -132,9 +115,9 @@ class Loop(OpenNodes):
             else:
                 self.push(t, c, what)
         for x in self.opened:
-            if goal.opens(x.seconds, x.usd):
+            if goal.opens(x.seconds, x.usd) and not goal.refuses(x.column, x.seconds):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
-                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
+                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(x))
         return self._searched(goal.begin)
 
     def _begin(self) -> None:
@@ -236,7 +219,7 @@ class Loop(OpenNodes):
         known_plan = self.goal.has_plan or math.isfinite(self.goal.rival)
         holding = None if known_plan else pipelines_in_memory(self.goal.world, s)
         for some in self.goal.first_ranges(of):
-            x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
+            x = some if holding is None else some.where(holding[some.at])
             self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
@@ -334,6 +317,8 @@ class Loop(OpenNodes):
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open a column node: push nodes of its shapes for each choice of spares and each number of sites."""
+        if self.goal.refuses(column, t):
+            return
         self.goal.opened(t, c, column)
         free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.goal.world, column):
@@ -350,7 +335,7 @@ class Loop(OpenNodes):
             world = goal.shapes_world
 
             def unhoused(most: int) -> bool:
-                return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+                return goal.unhoused(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)), ask=True)
 
             # Of those alone that the sites may house: none above a largest part.
             housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
@@ -373,14 +358,13 @@ class Loop(OpenNodes):
             q, least = found
             own, floor = max(t, q.bound(goal.cutoff(c), q.best_fibre)), goal.shape_floor(q, c)
             known = KnownShape(own, floor, x.column, q.shape)
-            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
+            self.push(own, floor, OpenShape(known))
             if goal.goes_on and goal.opens(own, floor):
                 self.opened.append(known)
             self.push(max(t, least), c, replace(x, rest=rest))
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
-        bounds = self.goal.price(t, c, x.state)
-        x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
+        bounds = self.goal.price(t, c, x)
         if bounds is not None:
             self.push(max(t, bounds[0]), max(c, bounds[1]), x)
 

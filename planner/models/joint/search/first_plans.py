@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.models.joint.joint_world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
+from planner.models.joint.search.capital_floor import CapitalGoal
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
@@ -315,12 +316,14 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
     return None
 
 
-def least_usd(goal: Goal, column: Column) -> float:
-    """Bound the capital in USD of a first plan's column at any number of sites."""
-    return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
+def least_usd(goal: CapitalGoal, column: Column) -> float:
+    """Bound the capital in USD of a first plan's column at any number of sites, before its fabric is known."""
+    racks = column.block.blocks(column.d) * column.block.racks
+    floors = (float(goal.floor.usd(racks, column.block.rails, k)) for k in open_sites(goal.world, column))
+    return min(floors, default=math.inf)
 
 
-def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: CapitalGoal) -> Iterator[tuple[float, Column]]:
     """Yield (floor of capital, column) for cheap first plans, of sampled strategies, that meet the cutoff."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
@@ -352,7 +355,7 @@ def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
         yield usd, column
 
 
-def grown(goal: Goal, column: Column, most: int) -> Column | None:
+def grown(goal: CapitalGoal, column: Column, most: int) -> Column | None:
     """Return a late column for a first plan with the fewest more blocks that bring its time under the search limit."""
     # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
     # steps than a few, or costs more than a plan that is known.
