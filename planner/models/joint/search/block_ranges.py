@@ -20,6 +20,7 @@ from planner.models.joint.time_bounds import StrategyRows
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
 NAMES = 1 << 32  # numbers that a name made of two may have
+RACKS = ("racks", "rails")  # of a block: its racks, and the GPUs of each that are cabled
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
@@ -149,30 +150,22 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
         more_than = part.low * pipes.rows.block_replicas
         for in_rounds in (False, True):
             cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
-            if cells is not None:
-                found += [Columns(s, zero, *group, in_rounds=in_rounds) for group in _in_order(goal, part, *cells)]
+            if cells is None:
+                continue
+            # The range that each column is from is that of its pipeline which has as many blocks.
+            (times, table), count = cells, len(part.at)
+            p, v = (np.concatenate([getattr(rows, name) for rows in (pipes.rows, table)]) for name in "pv")
+            pipelines = np.unique(p * NAMES + v, return_inverse=True)[1]
+            named = pipelines * NAMES + np.concatenate([part.high, table.blocks()])
+            ascending = np.argsort(named[:count])
+            of = ascending[np.searchsorted(named[ascending], named[count:])]
+            new = np.flatnonzero(times >= part.done[of] * (1 - 1e-12))
+            seconds, usd = np.maximum(times, part.seconds[of])[new], part.usd[of][new]
+            found += in_order(goal, Columns(s, zero, table.part(new), seconds, usd, in_rounds=in_rounds))
+    number = sum(len(x.seconds) for x in found)
+    if number:
+        goal.world.count("columns", number)
     return found, cuts
-
-
-def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
-    """Return the columns listed from ranges of blocks, in the groups of the goal, with least seconds and capital."""
-    # The range that each column is from is that of its pipeline which has as many blocks.
-    rows, blocks = x.of.rows, table.blocks()
-    _, own = np.unique(
-        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
-    )
-    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + blocks
-    order = np.argsort(ranges)
-    of = order[np.searchsorted(ranges[order], columns)]
-    seconds = np.maximum(times, x.seconds[of])
-    usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
-    some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
-    if not len(some):
-        return []
-    goal.world.count("columns", len(some))
-    entries = x.at[of[some]] * NAMES + blocks[some]
-    groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
-    return [(table.part(i), seconds[i], usd[i]) for i in groups]
 
 
 def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
@@ -181,16 +174,17 @@ def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
 
-def repriced(goal: Goal, x: Columns) -> list[Columns]:
-    """Return listed columns of block ranges, not opened yet, for another goal, at its capital and in its order."""
-    table = x.table.part(np.arange(x.place, len(x.seconds)))
-    left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
+def in_order(goal: Goal, x: Columns) -> list[Columns]:
+    """Return the listed columns that are left in the groups of the goal, with floors of capital as it counts it."""
+    table, seconds = x.table.part(slice(x.place, None)), x.seconds[x.place :]
     p, own = np.unique(table.p, return_inverse=True)
     kinds = [x.strategy.block(int(n)) for n in p]
-    racks, rails = (np.array([getattr(block, name) for block in kinds])[own] for name in ("racks", "rails"))
+    racks, rails = (np.array([getattr(block, name) for block in kinds], dtype=np.int64)[own] for name in RACKS)
     blocks = table.blocks()
     usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
-    some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
-    entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
-    groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
-    return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
+    some = np.flatnonzero(goal.keys(seconds, usd) < np.inf)
+    if not len(some):
+        return []
+    entries = np.unique(table.p * NAMES + table.v, return_inverse=True)[1] * NAMES + blocks
+    groups = (some[i] for i in goal.groups(entries[some], seconds[some], usd[some]))
+    return [replace(x, table=table.part(i), seconds=seconds[i], usd=usd[i], place=0, sharp=False) for i in groups]

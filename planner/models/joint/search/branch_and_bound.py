@@ -30,8 +30,8 @@ from planner.models.joint.search.block_ranges import (
     Columns,
     bounded,
     in_memory,
+    in_order,
     listed,
-    repriced,
     under_stage,
     without_room,
 )
@@ -107,8 +107,8 @@ class Loop(OpenNodes):
                 continue
             if isinstance(what, Ranges):
                 self.push_ranges(bounded(goal, what))
-            elif isinstance(what, Columns) and not what.usd.any():
-                for columns in repriced(goal, what):
+            elif isinstance(what, Columns):
+                for columns in in_order(goal, what):
                     self._push_columns(columns)
             elif isinstance(what, ShapesLeft):
                 self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
@@ -308,11 +308,9 @@ class Loop(OpenNodes):
                 # The columns for which the next one speaks, whose seconds without waits may be of use.
                 row = x.table.part(np.array([x.place]))
                 for times, table in rounds_of(goal.world, x.strategy, x.zero, row, cutoff):
-                    seconds, usd = np.maximum(times, exact), np.full(len(table), c)
-                    for i in goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
-                        self._push_columns(
-                            Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp)
-                        )
+                    each = Columns(x.strategy, x.zero, table, np.maximum(times, exact), np.full(len(table), c))
+                    for columns in in_order(goal, each):
+                        self._push_columns(columns)
         self._push_columns(rest)
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
