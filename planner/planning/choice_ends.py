@@ -11,7 +11,7 @@ from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import Solving
-from planner.models.joint.tied_plans import End, Ends, ends_within, kinds_of, local_share, simplest_within
+from planner.models.joint.tied_plans import End, Ends, ends_within, local_share, simplest_within, simplicity
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
@@ -107,7 +107,7 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
     values: dict[EndName, Callable[[JointPlan], float]] = {
         "capital": lambda plan: plan.capital_usd,
         "leaf_local": lambda _: local_share(found.plan),
-        "simplest": lambda plan: kinds_of(plan.column),
+        "simplest": lambda plan: simplicity(plan)[1],
     }
     behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())
     return of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven), *behind

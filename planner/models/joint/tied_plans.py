@@ -16,10 +16,8 @@ from planner.models import rack_order
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.goal import Ranges
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
 from planner.models.joint.stage_split import Column, Stages
-from planner.models.joint.strategy_space import Ints
 from planner.plan.certificate import EndName
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
@@ -103,10 +101,18 @@ def simplest_within(
     It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
     the nodes of a search that kept all plans within these seconds.
     """
-    rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
-    ranked: dict[str, Any] = {"rank": rank, "least_rank": least_rank, "best": rank(plan), "limit": seconds}
-    most = {"most_shapes": SIMPLER_SHAPES, "most_nodes": SIMPLER_NODES}
-    found, proven = _least(world, plan.capital_usd, left, **ranked, **most, pipeline_ranks=pipeline_ranks)
+    first = 0 if by_designs else 1
+    found, proven = _least(
+        world,
+        plan.capital_usd,
+        left,
+        limit=seconds,
+        rank=lambda x: simplicity(x)[first:],
+        least_rank=lambda x: least_simplicity(x)[first:],
+        best=simplicity(plan)[first:],
+        most_shapes=SIMPLER_SHAPES,
+        most_nodes=SIMPLER_NODES,
+    )
     return End(plan=found or plan, proven=proven)
 
 
@@ -189,40 +195,16 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout."""
+    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout.
+
+    By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
+    """
+    _, kinds, _, v, p, _ = least_simplicity(plan.column)
     designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
-    return (max(1, len(designs)), *layout_simplicity(plan))
+    return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))
 
 
-def least_simplicity(column: Column) -> Rank:
-    """Return a rank by fabric designs and layout that no tied plan of a column is below."""
-    return (1, *least_layout_simplicity(column))
-
-
-def layout_simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
-    c = plan.column
-    return (kinds_of(c), len(set(plan.split.layers)) > 1, c.v, c.p, sum(plan.split.recomputed))
-
-
-def least_layout_simplicity(column: Column) -> Rank:
-    """Return a rank by simplicity of layout that no tied plan of a column is below."""
-    return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
-
-
-def pipeline_ranks(x: Ranges, best: Rank) -> tuple[Ints, int]:
-    """Return a number for the pipeline of each range in the order of simplicity, and that of the best rank."""
-    (p, v), s = (rows[x.at] for rows in (x.of.rows.p, x.of.rows.v)), x.of.strategy
-    kinds, layers = sum(n > 1 for n in s.shape.degrees) + (p > 1), s.machine.model.layers
-
-    def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
-        return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
-
-    *designs, best_kinds, uneven, best_v, best_p, _ = best
-    most = int(number(best_kinds, uneven, best_v, best_p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
-    return np.asarray(number(kinds, p * (layers // p) < layers, v, p), dtype=np.int64), most
-
-
-def kinds_of(c: Column) -> int:
-    """Count the kinds of parallelism of more than one rank in a tied plan's layout."""
-    return sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))
+def least_simplicity(c: Column) -> tuple[Any, ...]:
+    """Return a rank by fabric designs and layout that no tied plan of a column is below; of arrays of columns too."""
+    kinds = sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))
+    return (1, kinds, c.strategy.machine.model.layers % c.p > 0, c.v, c.p, 0)

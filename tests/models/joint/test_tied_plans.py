@@ -19,13 +19,11 @@ from planner.models.joint import tied_plans
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.least_capital import LeastCapital
+from planner.models.joint.search.least_capital import LeastCapital, LeastRank
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import DaysOfUse, solve_joint, world_of
 from planner.models.joint.tied_plans import (
     ends_within,
-    kinds_of,
-    layout_simplicity,
     local_share,
     simplest_within,
     simplicity,
@@ -93,6 +91,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     # Of each layout its cheapest plan; layouts that do not tie have the least rank of all: none may be found.
     ranks = {layout_of(x.column): -x.usd for x in sorted(every.tying(limit, usd), key=lambda x: -x.usd)}
     monkeypatch.setattr(tied_plans, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
+    monkeypatch.setattr(LeastRank, "most_blocks", LeastCapital.most_blocks)  # which asks for arrays of columns
     monkeypatch.setattr(tied_plans, "simplicity", lambda plan: tied_plans.least_simplicity(plan.column))
     found = tied_plans.ends_within(world, best, share, search=search)
     own, last = found.by_name["capital"].plan, found.plan
@@ -128,15 +127,15 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
     i = toy(seed, **how)
     best, world, search = searched(i, share)
     limit = best.seconds * (1 + share)
-    for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
+    for by_designs in (False, True):
         found = simplest_within(world, best, limit, search.copy(), by_designs=by_designs)
         plan = found.plan
         assert found.proven
         if plan is not best:
-            assert rank(plan) < rank(best)
+            assert simplicity(plan)[not by_designs :] < simplicity(best)[not by_designs :]
             assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
         if i.grid is None or not by_designs:
-            assert kinds_of(plan.column) == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+            assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
 
 
 def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:

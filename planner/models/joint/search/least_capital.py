@@ -275,9 +275,7 @@ class LeastRank(LeastCapital):
     most_grown: ClassVar[int] = 0  # a plan that ties is known
 
     rank: Callable[[JointPlan], Rank]
-    least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
-    # Of the pipeline of each range a number that orders ranks as `least_rank` does, and that of the best rank.
-    pipeline_ranks: Callable[[Ranges, Rank], tuple[Ints, int]] | None = None
+    least_rank: Callable[[Column], tuple[Any, ...]]  # one that no plan of a column is below, or of an array of them
     best: Rank  # that a plan must be below
     enough: Rank = ()  # at which the search ends
     most_shapes: int  # that are priced; the search ends unproven at the next
@@ -339,8 +337,9 @@ class LeastRank(LeastCapital):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that tie; none of pipelines that cannot have the least rank."""
-        most = super().most_blocks(x)
-        if self.pipeline_ranks is None:
-            return most
-        ranks, best = self.pipeline_ranks(x, self.best)
-        return np.where(ranks <= best, most, 0)
+        rows, low = x.of.rows, np.zeros(1, dtype=bool)
+        every: dict[str, Any] = {"p": rows.p[x.at], "v": rows.v[x.at]}
+        ranks = self.least_rank(Column(strategy=x.of.strategy, zero=0, d=1, m=1, **every))
+        for own, best in zip(reversed(ranks), reversed(self.best), strict=True):
+            low = (own < best) | ((own == best) & low)
+        return np.where(low, super().most_blocks(x), 0)
