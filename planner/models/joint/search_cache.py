@@ -118,7 +118,11 @@ class JointCache:
         # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
         # are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
-        if _what_times(known) != _what_times(problem):
+        own, other = (
+            (replace(x.machine, gpu=x.machine.gpu.replaced(hbm_bytes=1.0)), x.transport_slowdown)
+            for x in (known, problem)
+        )
+        if own != other:
             self.timed = {}
         found, fronts = [], dict[LayerShape, LayerTimes]()
         for degrees in self._degrees(problem)[::step]:
@@ -130,12 +134,6 @@ class JointCache:
                 self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += self.cut[degrees]
         return found
-
-    def warm_starts(self, size: float) -> list[tuple[float, Any]]:
-        """Return the cached plans of the nearest sizes below and above one, from which a search may start."""
-        below = max((x for x in self.plans if x <= size), default=None)
-        above = min((x for x in self.plans if x > size), default=None)
-        return [(x, self.plans[x]) for x in (below, above) if x is not None]
 
 
 def most_paid(instance: Instance) -> tuple[float, float]:
@@ -162,12 +160,6 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )
-
-
-def _what_times(problem: JointProblem) -> tuple[Any, ...]:
-    """Return what cached layer times and bytes depend on: the machine but for its memory, and the transport."""
-    gpu = problem.machine.gpu.replaced(hbm_bytes=1.0)
-    return replace(problem.machine, gpu=gpu), problem.transport_slowdown
 
 
 def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def dived(goal: FewestDays) -> Any:
     goal.loop = loop = Loop(goal=goal)
     for s in goal.world.strategies():
         loop.push(0.0, 0.0, s)
-    first_plans.dive(goal, [])
+    first_plans.dive(goal)
     return goal.incumbent
 
 

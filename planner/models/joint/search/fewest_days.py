@@ -121,7 +121,7 @@ class FewestDays(Goal):
             self.priced_first = first_plans.descend(self, column)
         if self.at_floor:
             return
-        first_plans.dive(self, self.world.cache.warm_starts(self.world.size))
+        first_plans.dive(self)
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             first_plans.improve(self, best, lambda: self.distance <= self.gap)

@@ -50,11 +50,14 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
+def dive(goal: Goal) -> None:
     """Find a search's first plan from the plans of other sizes, else among the columns of a sample of strategies."""
-    # The sample is searched by the columns that are fastest on a free network.
-    for size, plan in known:
-        descend(goal, rescaled(plan.column, goal.world.size / size))
+    # The plans are those of the nearest sizes below and above. The sample is searched by the columns that are fastest
+    # on a free network.
+    own, plans = goal.world.size, goal.world.cache.plans
+    for size in (max((x for x in plans if x <= own), default=None), min((x for x in plans if x > own), default=None)):
+        if size is not None:
+            descend(goal, rescaled(plans[size].column, own / size))
     if goal.has_plan:
         return
     best = goal.cutoff(0.0)
@@ -280,7 +283,13 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a first plan of a column with the most spares paid, of a given shape or the most even; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
+        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else None
+        for sites in open_sites(goal.world, choice) if shape is None else ():
+            # The most even one of so many sites that the budget may pay, spares included, and that may be in time.
+            found, _ = next(goal.useful_shapes(choice, shapes(choice, sites), 0.0), (None, 0.0))
+            if found is not None and goal.opens(found.bound(goal.cutoff(0.0), found.best_fibre), 0.0):
+                q = found
+                break
         if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
             plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
             if plan is not None:
@@ -305,15 +314,6 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
     found = [replace(column, d=replicas, m=m) for m in counts]
     seconds, i = min((free_seconds(world, c, cutoff) if c.m else math.inf, i) for i, c in enumerate(found))
     return found[i], seconds
-
-
-def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
-    """Return the most even shape for a column's first plan, spares included, that the budget may pay."""
-    for sites in open_sites(goal.world, column):
-        q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
-        if q is not None and goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
-            return q
-    return None
 
 
 def least_usd(goal: CapitalGoal, column: Column) -> float:
