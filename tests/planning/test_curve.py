@@ -19,7 +19,7 @@ from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
@@ -291,7 +291,7 @@ def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     assert bounds == sorted(bounds, reverse=True)
     for x, bound in zip(plan.curve.points, bounds, strict=True):
         within = i.replaced(limits__budget_usd=x.capital_usd * (1 + 1e-9))
-        days = solve_joint(within, Options(), lambda _: None).days
+        days = solve_joint(within, Solving()).days
         assert days is not None and bound <= days * (1 + 1e-9)
 
 
@@ -299,7 +299,7 @@ def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     """Asked of a question for the curve, they are of its fastest plan; a curve itself is not explained."""
     i = asked(4)
     found = near_layouts(i, Options(), lambda _: None)
-    days = solve_joint(in_days_of_training(i), Options(), lambda _: None).days
+    days = solve_joint(in_days_of_training(i), Solving()).days
     assert found.plans and found.fewest_days == pytest.approx(days)
     with pytest.raises(InputError, match="explain the plan of one budget"):
         next(explained(whole(4), OPTIONS))

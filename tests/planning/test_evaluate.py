@@ -18,7 +18,7 @@ from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.models.joint.search.fewest_days import Kind, kind_of
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of
@@ -274,7 +274,7 @@ def enumerated(every: Toy) -> dict[Kind, float]:
 @pytest.mark.parametrize(("seed", "how"), [*CASES[:2], *slow(CASES[3], CASES[5]), *more(CASES[2], CASES[4])])
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None).plan
+    best = solve_joint(i, Solving()).plan
     problem, every = world_of(i, Options(), Deadline()).problem, enumerated(Toy(i))
     for within in (0.05, 0.5):
         found = near_layouts(i, Options(), lambda _: None, within=within)

@@ -10,26 +10,23 @@ there; where it takes as long as that run, the bound is its cost, and the span i
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.free_network import FewestFreeDays
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import world_of
-from planner.models.joint.stage_split import Column
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_space import Strategy
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.operations import LayerShape
 from planner.solvers.progress import report
-from planner.solvers.signals import Deadline
 
 SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 
@@ -71,39 +68,30 @@ def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bo
 
 
 def solve_joint_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    cache: JointCache | None = None,
-    without: dict[str, Any] | None = None,
-    days: bool = True,
-    first: Callable[[World], Column | None] | None = None,
-    floor_usd: float = 0.0,
+    instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None, days: bool = True
 ) -> JointSolution:
     """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all.
 
-    `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
-    `days`: as in `least_capital_plan`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
+    `solving`, its floor in dollars, and `without` are as in `solve_joint`; `days`: as in `least_capital_plan`.
     """
-    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    world = world_of(instance, options, deadline, cache, without)
+    cache, world = solving.cache, solving.world(instance, without)
     late = instance.limits.deadline_days
     limit = math.inf if late is None else late / days_of(instance, 1.0)
-    in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
+    cheapest = cache.cheapest.setdefault(instance.hardware.racks, [])
+    in_time = [x for x in cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
     goal = LeastCapital(
         world=world,
         limit=limit,
         incumbent=known,
-        end_gap=options.gap or 0.0,
-        progress=progress,
-        first=None if first is None else first(world),
-        known_floor=floor_usd,
+        end_gap=solving.options.gap or 0.0,
+        progress=solving.progress,
+        first=None if solving.first is None else solving.first(world),
+        known_floor=solving.floor,
     )
     found = least_capital_plan(goal, days=days)
     if found.plan is not None and found.plan is not known:
-        cache.cheapest.append(found.plan)
+        cheapest.append(found.plan)
     return found
 
 
@@ -124,9 +112,7 @@ class RunSearch:
     """The search for the least cost of ownership: open spans of run lengths by their bounds, and the cheapest plan."""
 
     instance: Instance
-    options: Options
-    deadline: Deadline
-    progress: Callable[[str], None]
+    solving: Solving  # its floor: dollars that no plan is below, as another question proved; the search ends at it
     without: dict[str, Any] = field(default_factory=dict)
     heap: list[Span] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
@@ -136,7 +122,6 @@ class RunSearch:
     timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
-    floor: float = 0.0  # cost that no plan is below, as is known from elsewhere: the search ends at it
     failure: str = ""  # what a back end said that ended the search
 
     def years(self, seconds: float) -> float:
@@ -151,7 +136,7 @@ class RunSearch:
 
     def run(self) -> Stopped:
         """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan."""
-        while self.heap and max(self.heap[0].usd, self.floor) < self.usd - CENTS:
+        while self.heap and max(self.heap[0].usd, self.solving.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)
             found = self._least(span)
             if found.stopped != "proved":
@@ -171,7 +156,7 @@ class RunSearch:
     @property
     def bound(self) -> float:
         """Lower bound on the cost of ownership of any plan, in USD."""
-        return max(self.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
+        return max(self.solving.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
         """Return the plan of least capital within a span, at its shortest run's prices; none above the best."""
@@ -179,8 +164,7 @@ class RunSearch:
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
         priced = priced.replaced(limits__budget_usd=budget)
-        left = replace(self.options, time_limit=self.deadline.limit)
-        world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
+        world = replace(self.solving, cache=JointCache(timed=self.timed)).world(priced, self.without)
         found = least_capital_plan(LeastCapital(world=world, limit=span.end))
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])
@@ -197,9 +181,9 @@ class RunSearch:
             if usd < self.usd - CENTS or self.best is None:
                 self.best, self.usd = found, usd
                 line, written_from = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", (self.instance, plan, found.days)
-                report(self.progress, line, usd, self.bound, found=written_from)
+                report(self.solving.progress, line, usd, self.bound, found=written_from)
             return
-        report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
+        report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
         below = seconds * BELOW
         middle = [(span.start + below) / 2] if below - span.start > SHORT * below else []
         for start, end in itertools.pairwise([span.start, *middle, below]):
@@ -207,22 +191,13 @@ class RunSearch:
         self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
 
 
-def least_run_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    without: dict[str, Any] | None = None,
-    floor_usd: float = 0.0,
-) -> JointSolution:
+def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None) -> JointSolution:
     """Return the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
     The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have; `floor_usd`: dollars that none is below, as another question proved.
+    the paths of their pins, that no plan may have.
     """
-    deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
-    how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}
-    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, **how)
+    search, days = RunSearch(instance=instance, solving=solving, without=without or {}), instance.limits.deadline_days
     search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
     stopped = search.run()
     best = search.best or search.last

@@ -59,8 +59,8 @@ class JointCache:
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)  # by size
     search: Any = None  # the last search by days, where another goal may go on with it
-    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost, all of one number of racks
-    paid_racks: int | None = None  # of a cluster, whose racks all are in the cost of those plans
+    # The plans of searches by cost, by the racks of a cluster, which all are in their cost.
+    cheapest: dict[int | None, list[Any]] = field(default_factory=dict)
     by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
@@ -93,8 +93,6 @@ class JointCache:
             for name in self.__dataclass_fields__.keys() - kept:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        if self.paid_racks != instance.hardware.racks:
-            self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 

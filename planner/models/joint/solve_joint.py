@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
@@ -25,10 +25,10 @@ from planner.solvers.signals import Deadline
 class Solving:
     """What the searches of one joint solve share: options, deadline, progress, cache and facts known beforehand."""
 
-    options: Options
-    deadline: Deadline
-    progress: Callable[[str], None]
-    cache: JointCache
+    options: Options = field(default_factory=Options)
+    deadline: Deadline = field(default_factory=Deadline)  # it ends the search, not the time limit of the options
+    progress: Callable[[str], None] = lambda _: None
+    cache: JointCache = field(default_factory=JointCache)
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
@@ -43,50 +43,42 @@ class Solving:
         return world_of(instance, self.options, self.deadline, self.cache, without)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaysOfUse:
-    """The joint plans that a search looks for: of at most `rival` days; all, it is known, take `floor` days or more.
-
-    Those within a share `within` of the fewest days are kept, for a goal that goes on with the search.
-    """
-
-    rival: float = math.inf
-    floor: float = 0.0
-    within: float = 0.0
-
-
 def solve_joint(
     instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
+    solving: Solving,
     *,
     without: dict[str, Any] | None = None,
-    cache: JointCache | None = None,
-    first: Callable[[World], Column | None] | None = None,
-    first_replicas: tuple[int, ...] = (),
-    of_use: DaysOfUse | None = None,
+    rival: float = math.inf,
+    within: float = 0.0,
 ) -> JointSolution:
     """Return the joint plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
-    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
+    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the deadline,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
-    left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
-    values of choices, by the paths of their pins, that no plan may have. A plan of the floor of `of_use` ends
-    the search; what it keeps is in `cache.search`.
+    left in the cache, and a column priced first, change only how long it takes. A plan of the floor ends the search.
+    `without`: values of choices, by the paths of their pins, that no plan may have. `rival`: days above which no plan
+    is of use. `within`: share of the fewest days by which slower plans are kept in `cache.search`, for a goal that goes
+    on with the search.
     """
-    of_use = DaysOfUse() if of_use is None else of_use
-    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    world = world_of(instance, options, deadline, cache, without)
+    cache, world = solving.cache, solving.world(instance, without)
     instance = world.problem.instance
-    rival, floor = (x / days_of(instance, 1.0) for x in (of_use.rival, of_use.floor))
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": of_use.within, "floor": floor}
-    goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
+    each = days_of(instance, 1.0)
+    goal = FewestDays(
+        world=world,
+        progress=solving.progress,
+        first=solving.first,
+        first_replicas=solving.first_replicas,
+        gap=solving.options.gap or 0.0,
+        rival=rival / each,
+        within=within,
+        floor=solving.floor / each,
+    )
     loop = Loop(goal=goal)
     stopped = loop.run()
     best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
     if best is not None:
         cache.plans[world.size] = best
-    cache.search = loop if of_use.within and stopped == "proved" else None
+    cache.search = loop if within and stopped == "proved" else None
     if world.sites is not None:
         world.counts["sites MILPs"] = world.sites.solved
     # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.

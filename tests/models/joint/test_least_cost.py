@@ -18,7 +18,7 @@ from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.solve_joint import Solving, world_of
 from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
@@ -186,7 +186,7 @@ def test_what_a_back_end_said_is_told(search: Any, monkeypatch: pytest.MonkeyPat
         raise UnansweredError("no answer")
 
     monkeypatch.setattr(branch_and_bound, "strategy_bound", unanswered)
-    found = search(toy(6), Options(), str)
+    found = search(toy(6), Solving())
     assert (found.status, found.plan, found.failure) == ("unknown", None, "no answer")
 
 
@@ -221,7 +221,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 
 def in_days(i: Instance, days: float | None) -> JointSolution:
     asked = i.replaced(limits__deadline_days=days)
-    return solve_joint_cost(asked, Options(), lambda _: None)
+    return solve_joint_cost(asked, Solving())
 
 
 def test_the_deadline_of_an_instance() -> None:

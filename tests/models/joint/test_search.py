@@ -32,7 +32,7 @@ from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
 from planner.models.joint.stage_layers import Patterns, fastest_split
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
@@ -60,9 +60,8 @@ from planner.solvers import signals
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 
-def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
-    progress = more.pop("progress", lambda _: None)
-    return solve_joint(i, options or Options(), progress, **more)
+def solved(i: Instance, **how: Any) -> JointSolution:
+    return solve_joint(i, Solving(**how))
 
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
@@ -210,7 +209,7 @@ def test_a_cache_serves_one_instance() -> None:
 
 def test_a_gap_ends_the_search_early() -> None:
     i = toy(36, sites=2, forced=True)
-    exact, loose = known(i), solved(i, Options(gap=0.5))
+    exact, loose = known(i), solved(i, options=Options(gap=0.5))
     assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
     assert loose.status == "optimal"
     assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
@@ -218,7 +217,7 @@ def test_a_gap_ends_the_search_early() -> None:
 
 
 def test_the_limit_ends_the_search() -> None:
-    found = solved(toy(6), Options(time_limit=1e-9))
+    found = solved(toy(6), deadline=Deadline(1e-9))
     assert (found.status, found.stopped, found.plan) == ("unknown", "limit", None)
 
 
@@ -464,7 +463,7 @@ def test_without_a_value() -> None:
     free = known(i)
     assert free.plan is not None and free.days is not None
     p = free.plan.column.p
-    other = solved(i, without={"layout.pipeline_parallel": p})
+    other = solve_joint(i, Solving(), without={"layout.pipeline_parallel": p})
     assert other.plan is None or other.plan.column.p != p
     assert other.days is None or other.days >= free.days * (1 - 1e-9)
 
@@ -488,7 +487,7 @@ def test_no_budget() -> None:
     """Without a budget the search ends: what no site holds is not taken for what can be paid."""
     i = toy(3, sites=2, forced=True)
     free = i.replaced(limits__budget_usd=None)
-    found, paid = solved(free, Options(time_limit=60)), known(i)
+    found, paid = solved(free, deadline=Deadline(60)), known(i)
     assert found.stopped == "proved" and found.days is not None
     assert found.days <= (paid.days or math.inf) * (1 + 1e-9)
 

@@ -21,7 +21,7 @@ from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import DaysOfUse, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
 from planner.models.joint.tied_plans import (
     ends_within,
     local_share,
@@ -70,7 +70,7 @@ def kinds(x: Plan) -> int:
 def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
     """Return the fastest plan with its world and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
-    best = solve_joint(i, Options(), lambda _: None, cache=cache, of_use=DaysOfUse(within=share)).plan
+    best = solve_joint(i, Solving(cache=cache), within=share).plan
     if best is None:
         pytest.skip("the toy has no plan")
     assert cache.search is not None
@@ -114,7 +114,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
 def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     """At a share of 0 the cheapest of the fastest is found, and no end behind it is said to be proven."""
     i = toy(17)
-    best = solve_joint(i, Options(), lambda _: None).plan
+    best = solve_joint(i, Solving()).plan
     assert best is not None
     found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
     assert list(found.by_name) == ["capital"]

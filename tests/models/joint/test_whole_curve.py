@@ -25,7 +25,7 @@ from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint, world_of
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
@@ -92,7 +92,7 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
 def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
     """Require that every plan is within epsilon of one that is held, and that none held beats them."""
     cache = JointCache()  # with what a question for the fewest days leaves in it, as the curve is asked for
-    solve_joint(i, Options(), lambda _: None, cache=cache)
+    solve_joint(i, Solving(cache=cache))
     search = WholeCurve(world=world_of(i, Options(), Deadline(), cache), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
@@ -183,7 +183,7 @@ def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
 
 
 def least(i: Instance, days: float) -> JointSolution:
-    return least_run_cost(i.replaced(limits__deadline_days=days), Options(), lambda _: None)
+    return least_run_cost(i.replaced(limits__deadline_days=days), Solving())
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,6 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
 def test_a_search_cut_short_claims_no_proof() -> None:
     i = costly(toy(6), 0.3)
     days = fewest_days(i) * 2
-    cut = least_run_cost(i.replaced(limits__deadline_days=days), Options(time_limit=1e-9), lambda _: None)
+    cut = least_run_cost(i.replaced(limits__deadline_days=days), Solving(deadline=Deadline(1e-9)))
     assert cut.stopped == "limit" and cut.status in ("unknown", "feasible")
     assert (cut.lower_bound or 0.0) <= (least(i, days).usd or 0.0)
