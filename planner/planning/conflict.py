@@ -14,7 +14,7 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
@@ -267,7 +267,7 @@ def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Opti
     for name, relax in rules.items():
         instance = instance if name == MEMORY else relax(instance)
     try:
-        return not some_in_memory(world_of(instance, options, deadline))
+        return not some_in_memory(Solving(options=options, deadline=deadline).world(instance))
     except (OutOfTimeError, UnansweredError):
         return False
 

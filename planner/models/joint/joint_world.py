@@ -167,10 +167,6 @@ class World:
         """List all strategies (ways to cut a layer) of the joint question's declared space."""
         return self.cache.strategies(self.problem, self.deadline)
 
-    def sample(self, count: int) -> list[Strategy]:
-        """List the joint question's strategies of about `count` evenly drawn degrees; none if under twice as many."""
-        return self.cache.sample(self.problem, self.deadline, count)
-
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""
         if rails not in self.most_racks:

@@ -134,15 +134,16 @@ class RunSearch:
         if start <= end and usd < self.usd - CENTS:
             heapq.heappush(self.heap, Span(usd, -next(self.order), start, end))
 
-    def run(self) -> Stopped:
-        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan."""
+    def run(self) -> JointSolution:
+        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan; return the best."""
+        stopped: Stopped = "proved"
         while self.heap and max(self.heap[0].usd, self.solving.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)
             found = self._least(span)
             if found.stopped != "proved":
                 self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
-                self.failure = found.failure
-                return found.stopped
+                stopped, self.failure = found.stopped, found.failure
+                break
             if found.status == "unknown":
                 self.given_up = min(self.given_up, span.usd)
             if found.status == "feasible":
@@ -151,7 +152,23 @@ class RunSearch:
                 self.free_bound = found.fabric_free_bound
             if found.plan is not None:
                 self._cut(span, found, found.plan)
-        return "proved"
+        best = self.best or self.last
+        if best is None:
+            return JointSolution(
+                status="infeasible" if stopped == "proved" and math.isinf(self.given_up) else "unknown",
+                lower_bound=self.bound if stopped != "proved" else None,
+                fabric_free_bound=self.free_bound,
+                stopped=stopped,
+                failure=self.failure,
+            )
+        proven = stopped == "proved" and self.best is not None and self.bound >= self.usd - CENTS
+        return replace(
+            best,
+            failure=self.failure,
+            status="optimal" if proven else "feasible",
+            lower_bound=self.usd if proven else self.bound,
+            stopped=stopped,
+        )
 
     @property
     def bound(self) -> float:
@@ -199,22 +216,4 @@ def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, A
     """
     search, days = RunSearch(instance=instance, solving=solving, without=without or {}), instance.limits.deadline_days
     search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
-    stopped = search.run()
-    best = search.best or search.last
-    if best is None:
-        none = stopped == "proved" and math.isinf(search.given_up)
-        return JointSolution(
-            status="infeasible" if none else "unknown",
-            lower_bound=search.bound if stopped != "proved" else None,
-            fabric_free_bound=search.free_bound,
-            stopped=stopped,
-            failure=search.failure,
-        )
-    proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
-    return replace(
-        best,
-        failure=search.failure,
-        status="optimal" if proven else "feasible",
-        lower_bound=search.usd if proven else search.bound,
-        stopped=stopped,
-    )
+    return search.run()

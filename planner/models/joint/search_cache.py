@@ -96,23 +96,17 @@ class JointCache:
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
-    def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:
-        """List all strategies of the joint problem, kept in the search cache; raise at the deadline."""
-        if self.listed is None:
-            self.listed = self._cut(problem, deadline, 1)
-        return self.listed
+    def strategies(self, problem: JointProblem, deadline: Deadline, count: int | None = None) -> list[Strategy]:
+        """List all strategies of the joint problem, each made once and kept in the search cache; raise at the deadline.
 
-    def sample(self, problem: JointProblem, deadline: Deadline, count: int) -> list[Strategy]:
-        """List cached strategies of about `count` degrees, evenly drawn; none where there are few more."""
-        step = len(self._degrees(problem)) // count
-        return self._cut(problem, deadline, step) if step > 1 else []
-
-    def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
+        `count`: those of about so many evenly drawn degrees; none where there are under twice as many.
+        """
         self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
-        return self.degrees
-
-    def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
-        """Return the strategies of every `step`-th choice of degrees, each made once and kept in the search cache."""
+        step = 1 if count is None else len(self.degrees) // count
+        if count is None and self.listed is not None:
+            return self.listed
+        if count is not None and step <= 1:
+            return []
         # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
         # are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
@@ -123,7 +117,7 @@ class JointCache:
         if own != other:
             self.timed = {}
         found, fronts = [], dict[LayerShape, LayerTimes]()
-        for degrees in self._degrees(problem)[::step]:
+        for degrees in self.degrees[::step]:
             deadline.check()
             if degrees not in self.cut:
                 shape, recomputes = degrees
@@ -131,6 +125,7 @@ class JointCache:
                 self.timed[shape] = one
                 self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += self.cut[degrees]
+        self.listed = found if count is None else self.listed
         return found
 
 

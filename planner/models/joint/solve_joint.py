@@ -39,8 +39,35 @@ class Solving:
         return replace(self.options, time_limit=self.deadline.limit)
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
-        """Gather what all columns of an instance share in a joint solve."""
-        return world_of(instance, self.options, self.deadline, self.cache, without)
+        """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
+        cache, seed, threads = self.cache, self.options.seed, self.options.threads
+        cache.serve(instance, without or {}, seed, threads)
+        problem = problem_of(instance, cache.without)
+        if instance.grid is not None and cache.sites is None:
+            from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
+
+            racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
+            opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+            request = SitesRequest(opened=opened, refused=refused)
+            cache.sites = Sites(instance=instance, request=request, seed=seed, threads=threads)
+        if cache.sites is not None:
+            cache.sites.solved = 0
+        max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
+        if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
+            # What a cluster's racks leave to its fabric.
+            max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
+        if instance.network is not None and cache.templates is None:
+            cache.templates = Templates(
+                instance=instance,
+                transport_slowdown=problem.transport_slowdown,
+                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+                max_mw=max_mw,
+                without_stripes=cache.without.get("placement.stripes"),
+            )
+            cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
+        world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
+        world.end_at(self.deadline)
+        return world
 
 
 def solve_joint(
@@ -101,44 +128,6 @@ def solve_joint(
         max_racks=dict(world.sites.most) if world.sites is not None else {},
         joined_racks={gpus: int(racks) for gpus, racks in world.problem.joined.items() if math.isfinite(racks)},
     )
-
-
-def world_of(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache | None = None,
-    without: dict[str, Any] | None = None,
-) -> World:
-    """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
-    cache = JointCache() if cache is None else cache
-    cache.serve(instance, without or {}, options.seed, options.threads)
-    problem = problem_of(instance, cache.without)
-    if instance.grid is not None and cache.sites is None:
-        from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
-
-        racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
-        opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
-        request = SitesRequest(opened=opened, refused=refused)
-        cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
-    if cache.sites is not None:
-        cache.sites.solved = 0
-    max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
-    if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
-        # What a cluster's racks leave to its fabric.
-        max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
-    if instance.network is not None and cache.templates is None:
-        cache.templates = Templates(
-            instance=instance,
-            transport_slowdown=problem.transport_slowdown,
-            power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
-            max_mw=max_mw,
-            without_stripes=cache.without.get("placement.stripes"),
-        )
-        cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
-    world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
-    world.end_at(deadline)
-    return world
 
 
 def refuse_unusable_pins(instance: Instance) -> None:

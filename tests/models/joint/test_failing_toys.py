@@ -12,10 +12,8 @@ from tiers import more
 import planner
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.models import Options
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stops_and_spares import Calendar
-from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
 CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
@@ -32,7 +30,7 @@ def test_equals_full_enumeration(toys: Toys, seed: int) -> None:
 @pytest.mark.parametrize(("toys", "seed"), [(failing, 0), (failing_links, 16), *more((failing, 16), (failing, 27))])
 def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
     i = toys(seed)
-    plans, world = every_plan(i), world_of(i, Options(), Deadline(None))
+    plans, world = every_plan(i), Solving().world(i)
     times = sorted({p.seconds for p in plans})
     for limit in (times[0], times[len(times) // 3], times[-1]):
         best = min((p for p in plans if p.seconds <= limit * (1 + 1e-9)), key=lambda p: (round(p.usd, 2), p.seconds))

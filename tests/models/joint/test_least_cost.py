@@ -11,20 +11,18 @@ from joint_solved import cheapest, solved
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
 from planner.models.joint.joint_world import JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import Solving, world_of
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 2, 6, 8, 14)),
@@ -51,7 +49,7 @@ FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
 def world(i: Instance) -> World:
     """Gather a world without the limit of a first search."""
-    return world_of(i, Options(), Deadline())
+    return Solving().world(i)
 
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)

@@ -32,7 +32,7 @@ from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_layers import Patterns, fastest_split
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
@@ -97,7 +97,7 @@ def dived(goal: FewestDays) -> Any:
 @pytest.mark.slow
 def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
     """The columns that are fastest on a free network cable all 72 GPUs of the rack; the first plan cables 64."""
-    best = dived(FewestDays(world=world_of(one_dear_rack(), Options(), signals.Deadline())))
+    best = dived(FewestDays(world=Solving().world(one_dear_rack())))
     assert best is not None and best.capital_usd <= 30e6
     block = best.column.strategy.block(1)
     assert block is not None and block.rails == 64
@@ -105,7 +105,7 @@ def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
 
 def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     i = toy(6)
-    goal, looked = FewestDays(world=world_of(i, Options(), signals.Deadline())), list[bool]()
+    goal, looked = FewestDays(world=Solving().world(i)), list[bool]()
     likely = first_plans.likely
 
     def seen(*given: Any) -> Any:
@@ -135,7 +135,7 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
     """From the slowest way to cut a layer they end at a plan, no faster than the best, where no step is faster."""
     monkeypatch.setattr(first_plans, "CLIMBED", 1)
     i = toy(seed)
-    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    goal = FewestDays(world=Solving().world(i))
     fastest = [
         min(first_plans.likely(goal.world, s, math.inf), default=None, key=lambda x: x[0])
         for s in goal.world.strategies()
@@ -158,7 +158,7 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
     """The most even columns with the replicas that are pinned give a plan before any search; a late one gives none."""
     optimum = known(toy(2)).plan
     i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
-    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    goal = FewestDays(world=Solving().world(i))
     columns = [x for s in goal.world.strategies() for x in first_plans.likely(goal.world, s, math.inf)]
     _, column = min(columns, key=lambda x: x[0])
     assert column.d == optimum.column.d and first_plans.descend(goal, column)
@@ -171,7 +171,7 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
 def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
     """What money pays no sites for closes those behind it, but for a choice of spares."""
     i = failing(7).replaced(limits__budget_usd=1e6, limits__max_batch_tokens=1e5, pins={})
-    world = world_of(i, Options(), Deadline())
+    world = Solving().world(i)
     monkeypatch.setattr(FewestDays, "unhoused", lambda _, q, ask: ask and q.shape.blocks != (3, 1))
     s, rows = next((s, rows) for s in world.strategies() if len(rows := pipelines_of(world, s)[1]))
     block = s.block(int(rows.p[0]))
@@ -192,7 +192,7 @@ def test_tables_of_less_money_serve_no_more(sites: int) -> None:
     def tables(share: float, known: JointCache, first: int = 0) -> list[int]:
         size = {} if sites else {"hardware__racks": max(1, round(share * racks))}
         asked = i.replaced(limits__budget_usd=share * money if sites else money, **size)
-        world = world_of(asked, Options(), Deadline(), known)
+        world = Solving(cache=known).world(asked)
         return [int(table_of(world, s).rows.d.max(initial=0)) for s in world.strategies()[first:]]
 
     tables(1.0, cache, first=-1)
@@ -539,7 +539,7 @@ def every_column(world: World, r: random.Random) -> list[tuple[Column, int, floa
 @pytest.mark.parametrize("i", [i for _, i in CASES], ids=[name for name, _ in CASES])
 def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int) -> None:
     """Columns under the time of a drawn one are in a range that is left, and take no less than its floor."""
-    world, r, looked = world_of(i, Options(), Deadline()), random.Random(draw), 0
+    world, r, looked = Solving().world(i), random.Random(draw), 0
     columns = every_column(world, r)
     goal = Within(world=world, most=r.choice([exact for _, _, exact in columns]) * (1 + 1e-6))
     for column, blocks, exact in columns:
@@ -558,7 +558,7 @@ def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int)
 @pytest.mark.parametrize("i", [i for _, i in CASES], ids=[name for name, _ in CASES])
 def test_a_strategy_takes_no_fewer_racks_than_its_layers_ask_for(i: Instance) -> None:
     """No column is as fast as it is on fewer racks, or with fewer GPUs cabled, than the bound of its strategy."""
-    world = world_of(i, Options(), Deadline())
+    world = Solving().world(i)
     refused = 0
     for column, blocks, exact in every_column(world, random.Random(0)):
         racks, rails = strategy_racks(column.strategy, exact)
@@ -585,7 +585,7 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
 
 
 def test_a_half_has_no_lower_floor() -> None:
-    world = world_of(toy(8), Options(), Deadline())
+    world = Solving().world(toy(8))
     goal = Within(world=world)
     halves = 0
     for s in world.strategies():

@@ -14,14 +14,13 @@ from worked_plan import named
 
 import planner
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint import tied_plans
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.tied_plans import (
     ends_within,
     local_share,
@@ -30,7 +29,6 @@ from planner.models.joint.tied_plans import (
 )
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
-from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any], float]] = [
     *((seed, {}, 0.2) for seed in (17, 2, 6, 18, 14, 25, 33)),  # of most of these an end changes the plan
@@ -74,7 +72,7 @@ def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
     if best is None:
         pytest.skip("the toy has no plan")
     assert cache.search is not None
-    return best, world_of(i, Options(), Deadline(), cache), cache.search
+    return best, Solving(cache=cache).world(i), cache.search
 
 
 @pytest.mark.parametrize(("seed", "how", "share"), [
@@ -116,7 +114,7 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     i = toy(17)
     best = solve_joint(i, Solving()).plan
     assert best is not None
-    found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
+    found = ends_within(Solving().world(i), best, 0.0)
     assert list(found.by_name) == ["capital"]
 
 

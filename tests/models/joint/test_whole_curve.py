@@ -19,13 +19,12 @@ from joint_solved import solved
 from tiers import more, slow
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.joint_world import JointPlan, JointSolution
 from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
@@ -93,7 +92,7 @@ def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: floa
     """Require that every plan is within epsilon of one that is held, and that none held beats them."""
     cache = JointCache()  # with what a question for the fewest days leaves in it, as the curve is asked for
     solve_joint(i, Solving(cache=cache))
-    search = WholeCurve(world=world_of(i, Options(), Deadline(), cache), epsilon=epsilon)
+    search = WholeCurve(world=Solving(cache=cache).world(i), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
     search.front.slowest = 2 * max((t for t, _ in every), default=1.0)
@@ -144,7 +143,7 @@ def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
 def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
-    world = world_of(i, Options(), Deadline())
+    world = Solving().world(i)
     floor, racks = CapitalFloor.of(world), np.arange(1, 12)
     for sites in floor.sites:
         usd = floor.usd(racks, 0, sites)

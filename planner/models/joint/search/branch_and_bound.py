@@ -122,31 +122,26 @@ class Loop(OpenNodes):
 
     def _begin(self) -> None:
         """Open all strategies as search nodes and seek first plans; of many strategies a sample comes first."""
-        some = self.goal.world.sample(SAMPLED)
-        if some:
-            self._open(some)
-            self._seek_first_plans()
-        known = set(map(id, some))
-        self._open([s for s in self.goal.world.strategies() if id(s) not in known])
-        self.current = math.inf
-        if not some:
-            self._seek_first_plans()
-        self.goal.all_open()
-        if not self.goal.has_plan and not some_in_memory(self.goal.world):  # then no node has a plan
+        goal, world = self.goal, self.goal.world
+        some, opened = world.cache.strategies(world.problem, world.deadline, SAMPLED), set[int]()
+        for every in (False, True) if some else (True,):
+            for s in world.strategies() if every else some:
+                if id(s) in opened:
+                    continue
+                goal.tick()
+                opened.add(id(s))
+                world.count("strategies")
+                known = known_bound(world, s)  # of more money: it is raised to that of less where it is next
+                self.push(known[0] if known else strategy_bound(world, s), goal.strategy_usd(s), s)
+            if every:
+                self.current = math.inf
+            if not (every and some):
+                goal.begin()  # a limit that left the search time for one plan strikes once it has one
+                if goal.has_plan_in_time:
+                    first_plan_found()
+        goal.all_open()
+        if not goal.has_plan and not some_in_memory(world):  # then no node has a plan
             self.heap.clear()
-
-    def _seek_first_plans(self) -> None:
-        self.goal.begin()  # a limit that left the search time for one plan strikes once it has one
-        if self.goal.has_plan_in_time:
-            first_plan_found()
-
-    def _open(self, strategies: list[Strategy]) -> None:
-        for s in strategies:
-            self.goal.tick()
-            self.goal.world.count("strategies")
-            known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
-            bound = known[0] if known else strategy_bound(self.goal.world, s)
-            self.push(bound, self.goal.strategy_usd(s), s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin the branch and bound, then open the least node until none may hold a useful plan or a limit comes."""
@@ -246,7 +241,17 @@ class Loop(OpenNodes):
         if not len(narrow.at):
             return
         if narrow.zero is not None:
-            self._open_columns_of(narrow, key)
+            # Columns are listed; larger or slower ones are left for later.
+            high, cuts = goal.slice(narrow, key)
+            more = np.flatnonzero(high < narrow.high)
+            if len(more):
+                self.push_ranges(bounded(goal, replace(narrow.part(more), low=high[more])))
+            x = replace(narrow, high=high)
+            columns, cuts = listed(goal, x, cuts)
+            for some in columns:
+                self._push_columns(some)
+            seconds, done = (np.maximum(known, cuts) for known in (x.seconds, x.done))
+            self.push_ranges(replace(x, seconds=seconds, done=done, times=x.times + 1))
             return
         found = []
         for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
@@ -258,20 +263,6 @@ class Loop(OpenNodes):
             found.append(staged)
         for staged in reversed(found):
             self.push_ranges(staged)
-
-    def _open_columns_of(self, x: Ranges, key: float) -> None:
-        """Branch block ranges under a ZeRO stage into listed columns; leave larger or slower ones for later."""
-        goal = self.goal
-        high, cuts = goal.slice(x, key)
-        more = np.flatnonzero(high < x.high)
-        if len(more):
-            self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
-        x = replace(x, high=high)
-        found, cuts = listed(goal, x, cuts)
-        for columns in found:
-            self._push_columns(columns)
-        later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
-        self.push_ranges(later)
 
     def _push_columns(self, x: Columns) -> None:
         for place in range(x.place, len(x.seconds)):
