@@ -100,17 +100,23 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
-        days = days_of(world.problem.instance, other.seconds)
-        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
-
     values: dict[EndName, Callable[[JointPlan], float]] = {
+        "goal": lambda plan: days_of(world.problem.instance, plan.seconds),
         "capital": lambda plan: plan.capital_usd,
         "leaf_local": lambda _: local_share(found.plan),
         "simplest": lambda plan: simplicity(plan)[1],
     }
-    behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())
-    return of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven), *behind
+    ends: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
+    return tuple(
+        ChoiceEnd(
+            name=name,
+            value=values[name](x.plan),
+            days_to_train=values["goal"](x.plan),
+            capital_usd=x.plan.capital_usd,
+            proven=x.proven,
+        )
+        for name, x in ends.items()
+    )
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:

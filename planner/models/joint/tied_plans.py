@@ -83,8 +83,10 @@ def ends_within(
         local = t.most_local(plan)
         if local is not None:
             plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
-        ends["simplest"] = t.simplest(plan, least)
-        plan = ends["simplest"].plan
+        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
+        simple, proven = t.least(least, **ranked, first=plan.column)
+        plan = simple or plan
+        ends["simplest"] = End(plan=plan, proven=proven)
     if simpler <= share:
         return Ends(by_name=ends)
     simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
@@ -152,14 +154,11 @@ class _Ties:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def simplest(self, plan: JointPlan, least_local: float) -> End:
-        """Return the simplest tied plan whose share of all-reduce groups under one leaf is at least `least_local`."""
-        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
-        found, proven = self.least(least_local, **ranked, first=plan.column)
-        return End(plan=found or plan, proven=proven)
-
     def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
-        """Return the tied plan of least rank, if any is below the best, and whether that is proven."""
+        """Return the tied plan of least rank, if any is below the best, and whether that is proven.
+
+        `local`: the least share of all-reduce groups under one leaf that it may have.
+        """
         world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.search.goal import Goal, Ranges
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Floats, Ints, Strategy
 from planner.models.joint.strategy_tables import (
     Pipes,
     columns_of,
@@ -94,14 +94,6 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
     return found
 
 
-def without_room(zero: int, x: Ranges) -> Flags:
-    """Return which ranges of blocks are known not to fit in memory under a ZeRO stage with the replicas they have."""
-    kept = x.of.under_zero.get(zero)
-    if kept is None:
-        return np.zeros(len(x.at), dtype=bool)
-    return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
-
-
 def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise floors of ranges of blocks by their terms and the goal's cutoff at their capital; drop empty ranges."""
     s, fits = x.of.strategy, np.isfinite(x.each)
@@ -166,12 +158,6 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
     if number:
         goal.world.count("columns", number)
     return found, cuts
-
-
-def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
-    """Group columns by pipeline and number of blocks, the fastest of each group first."""
-    order = np.lexsort((t, entries))
-    return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
 
 def in_order(goal: Goal, x: Columns) -> list[Columns]:

@@ -33,7 +33,6 @@ from planner.models.joint.search.block_ranges import (
     in_order,
     listed,
     under_stage,
-    without_room,
 )
 from planner.models.joint.search.goal import Goal, KnownShape, OpenNodes, OpenShape, Ranges, Stopped
 from planner.models.joint.shapes.shape_class import ShapeClass
@@ -257,9 +256,10 @@ class Loop(OpenNodes):
         for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
             staged = bounded(goal, under_stage(narrow, zero))
             if len(staged.at) <= FEW_RANGES:
-                staged = in_memory(goal, staged)
-                if zero < GATHERING:  # those without room are left out under stages that divide less
-                    narrow = narrow.where(~without_room(zero, narrow))
+                staged, terms = in_memory(goal, staged), narrow.of.under_zero.get(zero)
+                if zero < GATHERING and terms is not None:  # what has no room has none under stages that divide less
+                    full = (terms.high[narrow.at] == narrow.high) & np.isinf(terms.in_memory[narrow.at])
+                    narrow = narrow.where(~full)
             found.append(staged)
         for staged in reversed(found):
             self.push_ranges(staged)
