@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,6 +152,18 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     ranked = {"rank": simplicity, "least_rank": tied_plans.least_simplicity, "best": simplicity(plan)}
     simplest, proven = ties.least(0.0, **ranked)
     assert proven and (simplest is None or simplicity(simplest) < simplicity(plan))
+
+
+def test_a_faster_plan_that_is_dearer_is_not_the_cheapest() -> None:
+    """Plans within a share of the least capital are of use to the ends behind, but the least stays the cheapest's."""
+    i = toy(17)
+    best, world, _ = searched(i, 0.2)
+    goal = LeastCapital(world=world, limit=best.seconds * 1.2, incumbent=best, within=0.2)
+    faster = replace(best, seconds=best.seconds * 0.9)
+    goal.keep(replace(faster, capital_usd=best.capital_usd * 1.001))
+    assert goal.incumbent is best
+    goal.keep(faster)
+    assert goal.incumbent is faster
 
 
 def test_indifference_takes_the_simpler_plan() -> None:

@@ -249,7 +249,8 @@ class LeastCapital(CapitalGoal):
         before = self.incumbent
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
-        if before is None or plan.capital_usd < before.capital_usd - CENTS or plan.seconds < before.seconds * (1 - EPS):
+        more = 0.0 if before is None else plan.capital_usd - before.capital_usd  # a dearer plan only ties
+        if before is None or more < -CENTS or (more <= CENTS and plan.seconds < before.seconds * (1 - EPS)):
             self.incumbent = plan
             self.world.count("incumbents")
             instance, usd, choices = self.world.problem.instance, plan.capital_usd, described(plan)
