@@ -24,6 +24,7 @@ from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.spares import Upkeep
+from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
@@ -148,6 +149,13 @@ class World:
         """Return the world of a joint question with another budget in USD."""
         instance = self.problem.instance
         return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
+
+    @property
+    def latest(self) -> float:
+        """Seconds a sequence at the deadline of a joint question; infinite without one."""
+        instance = self.problem.instance
+        late = instance.limits.deadline_days
+        return math.inf if late is None else late / days_of(instance, 1.0)
 
     @property
     def size(self) -> float:

@@ -74,10 +74,8 @@ def solve_joint_cost(
 
     `solving`, its floor in dollars, and `without` are as in `solve_joint`; `days`: as in `least_capital_plan`.
     """
-    cache, world = solving.cache, solving.world(instance, without)
-    late = instance.limits.deadline_days
-    limit = math.inf if late is None else late / days_of(instance, 1.0)
-    cheapest = cache.cheapest.setdefault(instance.hardware.racks, [])
+    world = solving.world(instance, without)
+    cheapest, limit = solving.cache.cheapest.setdefault(instance.hardware.racks, []), world.latest
     in_time = [x for x in cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
     goal = LeastCapital(

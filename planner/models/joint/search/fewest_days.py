@@ -49,9 +49,8 @@ class FewestDays(Goal):
     columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
-    # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
-    unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
+    # Whether shapes, by what their fabrics must know of them, leave no money for any fabric.
+    unpaid: dict[tuple[SiteTraffic, tuple[int, ...]], bool] = field(default_factory=dict)
     nodes: int = 0  # that were opened
 
     @property
@@ -86,17 +85,12 @@ class FewestDays(Goal):
     @property
     def has_plan_in_time(self) -> bool:
         """Whether the plan of fewest days so far meets the deadline of the instance."""
-        return self.incumbent is not None and self._in_time(self.incumbent.seconds)
+        return self.incumbent is not None and self.incumbent.seconds <= self.world.latest * (1 + EPS)
 
     @property
     def too_late(self) -> bool:
         """Whether the bound on days is beyond the instance's deadline, which no plan then meets."""
-        return not self._in_time(self.bound)
-
-    def _in_time(self, seconds: float) -> bool:
-        instance = self.world.problem.instance
-        late = instance.limits.deadline_days
-        return late is None or days_of(instance, seconds) <= late * (1 + EPS)
+        return self.bound > self.world.latest * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return keys of search nodes for the fewest days: seconds a sequence; infinite where too slow to be useful."""
@@ -188,7 +182,7 @@ class FewestDays(Goal):
     def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
         """Return whether the budget of the fewest days pays a shape no sites or, as is known, no fabrics."""
         found = super().unhoused(q, ask=ask)
-        return found or (not ask and bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
+        return found or (not ask and bool(self.unpaid) and self.unpaid.get((q.traffic, q.shape.blocks), False))
 
     def refuses(self, column: Column, seconds: float) -> bool:
         """Return whether earlier answers of the fewest-days search refuse a column's few shapes; keep its bound."""
@@ -221,10 +215,9 @@ class FewestDays(Goal):
             yield candidate.seconds, c
         # Where it leaves the budget nothing for a fabric, however slow; few blocks are asked anew without a cutoff.
         if math.isinf(search.cutoff):
-            self.unpaid.update([known] if search.is_unpaid else [])
-        elif not q.several and q.shape.blocks[0] < FEW_SHAPES and known not in self.payable:
-            unpaid = FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid
-            (self.unpaid if unpaid else self.payable).add(known)
+            self.unpaid[known] = search.is_unpaid
+        elif not q.several and q.shape.blocks[0] < FEW_SHAPES and known not in self.unpaid:
+            self.unpaid[known] = FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid
 
     def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent of fewest days if it is faster, or as fast and cheaper."""

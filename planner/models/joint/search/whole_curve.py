@@ -25,7 +25,6 @@ from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.strategy_tables import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of
-from planner.physics.training.layer_time import days_of
 
 HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
@@ -154,9 +153,7 @@ class WholeCurve(CapitalGoal):
         """Set the slowest plans of the curve's box before its search, by the deadline and the least floor of time."""
         tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
         least = [float(min_seconds(of.strategy, of.rows, of.each, of.once).min()) for of in tables]
-        deadline = self.world.problem.instance.limits.deadline_days
-        late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
-        self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
+        self.front.slowest = min(self.world.latest * (1 + EPS), SLOWEST * min(least, default=math.inf))
 
     def run(self) -> Stopped:
         """Search the curve until every gap is within epsilon or a limit comes; return which came first."""
