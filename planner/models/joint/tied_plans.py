@@ -104,11 +104,7 @@ def simplest_within(
     the nodes of a search that kept all plans within these seconds.
     """
     first = 0 if by_designs else 1
-    found, proven = _least(
-        world,
-        plan.capital_usd,
-        left,
-        limit=seconds,
+    found, proven = _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
         rank=lambda x: simplicity(x)[first:],
         least_rank=lambda x: least_simplicity(x)[first:],
         best=simplicity(plan)[first:],
@@ -118,19 +114,12 @@ def simplest_within(
     return End(plan=found or plan, proven=proven)
 
 
-def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
-    """Return the tied plan of least rank within some dollars, if any is below the best, and whether that is proven."""
-    goal = LeastRank(world=world, budget=usd, **how)
-    stopped = (left or Loop(goal=goal)).run(goal)
-    return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
-
-
 @dataclass(kw_only=True)
 class _Ties:
     """The tied plans: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
 
     world: World
-    loop: Loop  # of a search that kept all of them
+    loop: Loop | None  # of a search that kept all of them
     seconds: float
     usd: float
 
@@ -154,7 +143,7 @@ class _Ties:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
+    def least(self, local: float = 0.0, **ranked: Any) -> tuple[JointPlan | None, bool]:
         """Return the tied plan of least rank, if any is below the best, and whether that is proven.
 
         `local`: the least share of all-reduce groups under one leaf that it may have.
@@ -162,12 +151,14 @@ class _Ties:
         world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
-        left, most = loop.copy() if local > 0 else None, {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES}
-        found, proven = _least(world, self.usd, loop, limit=self.seconds, **most, **ranked)
-        if left is not None and found is None:
+        left = loop.copy() if loop is not None and local > 0 else None
+        how = {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES} | ranked
+        goal = LeastRank(world=world, budget=self.usd, limit=self.seconds, **how)
+        stopped = (loop or Loop(goal=goal)).run(goal)
+        if left is not None and goal.chosen is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
             self.loop = left
-        return found, proven
+        return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:

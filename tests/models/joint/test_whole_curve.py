@@ -145,7 +145,7 @@ def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -
     i = toy(seed, **how)
     world = Solving().world(i)
     floor, racks = CapitalFloor.of(world), np.arange(1, 12)
-    for sites in floor.sites:
+    for sites in range(floor.min_sites, world.max_open + 1):
         usd = floor.usd(racks, 0, sites)
         assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(usd.tolist()))
     for x in cost_toy(i).front:  # a block has one rack at least

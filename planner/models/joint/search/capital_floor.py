@@ -112,11 +112,6 @@ class CapitalFloor(MinPrices):
         return cls(world=world, **prices)
 
     @cached_property
-    def sites(self) -> range:
-        """Numbers of sites that may hold blocks, over which the capital floor is tabulated."""
-        return range(self.min_sites, self.world.max_open + 1)
-
-    @cached_property
     def counts(self) -> Ints:
         """Numbers of racks at which the capital floor is tabulated, ascending from 1."""
         most = max(1, self.world.max_racks(1))
@@ -127,7 +122,8 @@ class CapitalFloor(MinPrices):
         """Return the capital floor in USD of `racks` racks, `rails` GPUs of each cabled, at any sites or so many."""
         racks, at = np.asarray(racks), self.world.sites
         if sites is None:
-            least = np.minimum.reduce([self.usd(racks, 0, k) for k in self.sites])
+            every = range(self.min_sites, self.world.max_open + 1)
+            least = np.minimum.reduce([self.usd(racks, 0, k) for k in every])
             return np.asarray(least + racks * np.asarray(rails) * self.rail_usd, dtype=np.float64)
         if at is None:
             return np.asarray(super().usd(racks, rails, sites), dtype=np.float64)

@@ -226,9 +226,9 @@ class FewestDays(Goal):
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
             self.incumbent = plan
             self.world.count("incumbents")
-            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
+            self.speak(plan)
 
-    def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
+    def speak(self, found: JointPlan | None = None) -> None:
         """Report the days, bound and gap of the search; of a new plan also what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
@@ -238,9 +238,13 @@ class FewestDays(Goal):
             report(self.progress, f"no plan yet, {limit}", None, known)
             return
         value = days_of(problem.instance, best.seconds)
-        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
-        written_from = None if found is None else (problem.instance, found, value)
-        report(self.progress, line, value, known, choices, written_from)
+        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %"
+        if found is None:
+            report(self.progress, line, value, known)
+            return
+        choices = described(found)
+        line += f", ${found.capital_usd / 1e9:,.3f}B: {choices}"
+        report(self.progress, line, value, known, choices, (problem.instance, found, value))
 
 
 def described(plan: JointPlan) -> str:

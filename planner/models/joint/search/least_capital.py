@@ -40,6 +40,7 @@ KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dear
 class LeastCapital(CapitalGoal):
     """The search goal of least capital by a deadline; nodes are opened by capital, up to the cheapest plan's."""
 
+    seeks_cheap: ClassVar[bool] = True  # first plans, where none is known
     most_grown: ClassVar[int] = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 
     limit: float  # the most seconds a sequence
@@ -98,7 +99,7 @@ class LeastCapital(CapitalGoal):
         """Seek cheap first plans: price the columns of least floor, of sampled strategies, that meet the deadline."""
         if self.first is not None:
             self._try(0.0, self.first)
-        if self.incumbent is not None:
+        if self.incumbent is not None or not self.seeks_cheap:
             return
         self.seeks = True
         for usd, column in cheap_columns(self):
@@ -136,8 +137,13 @@ class LeastCapital(CapitalGoal):
         finally:
             if sites is not None:
                 sites.pay(self.world.problem.instance)
-            if goal.incumbent is not None:
-                self.keep(self._priced(goal.incumbent))
+            found = goal.incumbent
+            if found is not None and sites is None:  # its racks are paid as this search counts them
+                racks = [g * found.column.block.racks for g in found.shape.blocks]
+                fabrics = sum(t.usd for t in found.templates.values())
+                found = replace(found, capital_usd=self.floor.usd_over(racks) + fabrics)
+            if found is not None:
+                self.keep(found)
 
     def timed(self, column: Column, seconds: float) -> None:
         """Grow each kind's first late column to meet the deadline, while the least capital is far from its bound."""
@@ -221,7 +227,7 @@ class LeastCapital(CapitalGoal):
         world, limit = self.capped(best.capital_usd, 0), min(self.cutoff(c), best.seconds * (1 - EPS))
         found = fastest(ShapeProblem(world=world, column=x.known.column, shape=x.known.shape), limit)
         if found is not None:
-            self.keep(self._priced(found))
+            self.keep(found)
         return None
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
@@ -258,13 +264,6 @@ class LeastCapital(CapitalGoal):
             line = f"${usd / 1e9:,.3f}B, {days:,.2f} days: {choices}"
             report(self.progress, line, usd, self.bound or None, choices, (instance, plan, days))
 
-    def _priced(self, plan: JointPlan) -> JointPlan:
-        """Return a plan with its racks at the prices of the least-capital search; with a grid it keeps its own."""
-        if self.world.sites is not None:
-            return plan
-        racks = [g * plan.column.block.racks for g in plan.shape.blocks]
-        return replace(plan, capital_usd=self.floor.usd_over(racks) + sum(t.usd for t in plan.templates.values()))
-
 
 Rank = tuple[float, ...]
 
@@ -273,7 +272,8 @@ Rank = tuple[float, ...]
 class LeastRank(LeastCapital):
     """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
 
-    most_grown: ClassVar[int] = 0  # a plan that ties is known
+    seeks_cheap: ClassVar[bool] = False  # a plan that ties is known
+    most_grown: ClassVar[int] = 0
 
     rank: Callable[[JointPlan], Rank]
     least_rank: Callable[[Column], tuple[Any, ...]]  # one that no plan of a column is below, or of an array of them
@@ -294,11 +294,6 @@ class LeastRank(LeastCapital):
     def has_plan(self) -> bool:
         """Whether the search for the least rank has found a plan of a lower one."""
         return self.chosen is not None
-
-    def begin(self) -> None:
-        """Price the column of a known plan first in the search for the least rank."""
-        if self.first is not None:
-            self._try(0.0, self.first)
 
     @property
     def ended(self) -> bool:
