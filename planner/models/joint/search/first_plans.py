@@ -241,12 +241,18 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     refused, sites = whole + 1, goal.world.sites
     few = first and sites is not None and sites.designed  # a refusal takes seconds there
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
+
+    def priced_with(replicas: int) -> bool | None:
+        """Return whether a plan with other replicas and its best micro-batches is paid; None if over the cutoff."""
+        cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
+        fewer, seconds = _filled(goal.world, column, replicas, cutoff)
+        return _priced(goal, fewer) if seconds < cutoff else None
+
     for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
-        fewer = _with_replicas(goal, column, min(column.d, blocks * each))
-        if fewer is None and priced:
+        found = priced_with(min(column.d, blocks * each))
+        if found is None and priced:
             return True
-        if fewer is not None:
-            found = _priced(goal, fewer)
+        if found is not None:
             priced, refused = priced or found, refused if found else blocks
             if found and first:
                 return True
@@ -255,16 +261,14 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     paid = refused
     while not priced and paid > 1:
         paid = paid * 7 // 8 if goal.has_plan else paid // 2
-        fewer = _with_replicas(goal, column, paid * each)
-        if fewer is None and goal.has_plan:
+        found = priced_with(paid * each)
+        if found is None and goal.has_plan:
             return False
-        priced = fewer is not None and _priced(goal, fewer)
+        priced = bool(found)
         refused = refused if priced else paid
     for _ in range(BISECTIONS if priced and not first else 0):
         middle = (paid + refused) // 2
-        fewer = _with_replicas(goal, column, middle * each)
-        found = fewer is not None and _priced(goal, fewer)
-        paid, refused = (middle, refused) if found else (paid, middle)
+        paid, refused = (middle, refused) if priced_with(middle * each) else (paid, middle)
     return priced
 
 
@@ -296,13 +300,6 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
                 goal.keep(plan)
             return plan is not None
     return False
-
-
-def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
-    """Return a first plan's column with other replicas and its best micro-batches; None where over the cutoff."""
-    cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
-    found, seconds = _filled(goal.world, column, replicas, cutoff)
-    return found if seconds < cutoff else None
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
