@@ -133,10 +133,10 @@ class CapitalFloor(MinPrices):
             if (sites, place) not in self.table:
                 from planner.models.joint.shapes.site_bounds import least_campus_usd
 
-                held = max(int(self.counts[place]), sites)
+                fewest = max(int(self.counts[place]), sites)
                 self.table[sites, place] = (
-                    least_campus_usd(at, sites, held, 0.0),
-                    least_campus_usd(at, sites, held, self.module_usd / 1e6),
+                    least_campus_usd(at, sites, fewest, 0.0),
+                    least_campus_usd(at, sites, fewest, self.module_usd / 1e6),
                 )
             least[places == place], rest[places == place] = self.table[sites, place]
         own = np.maximum(least, rest + self.module_usd * np.ceil(racks / self.module_racks))

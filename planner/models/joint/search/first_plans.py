@@ -316,8 +316,8 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
 def least_usd(goal: CapitalGoal, column: Column) -> float:
     """Bound the capital in USD of a first plan's column at any number of sites, before its fabric is known."""
     racks = column.block.blocks(column.d) * column.block.racks
-    floors = (float(goal.floor.usd(racks, column.block.rails, k)) for k in open_sites(goal.world, column))
-    return min(floors, default=math.inf)
+    bounds = (float(goal.floor.usd(racks, column.block.rails, k)) for k in open_sites(goal.world, column))
+    return min(bounds, default=math.inf)
 
 
 def cheap_columns(goal: CapitalGoal) -> Iterator[tuple[float, Column]]:
