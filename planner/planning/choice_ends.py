@@ -7,10 +7,11 @@ from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import Solving
-from planner.models.joint.tied_plans import End, Ends, ends_within, kinds_of, local_share, simplest_within
+from planner.models.joint.tied_plans import End, Ends, ends_within, local_share, simplest_within, simplicity
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
@@ -77,7 +78,7 @@ def _choice(
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
         return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = CapitalSearch.begun(world, almost, known=best, progress=notes(progress)).run()
+    cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return best, {}, ()
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
@@ -99,17 +100,23 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
 
 
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
-        days = days_of(world.problem.instance, other.seconds)
-        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
-
     values: dict[EndName, Callable[[JointPlan], float]] = {
+        "goal": lambda plan: days_of(world.problem.instance, plan.seconds),
         "capital": lambda plan: plan.capital_usd,
         "leaf_local": lambda _: local_share(found.plan),
-        "simplest": lambda plan: kinds_of(plan.column),
+        "simplest": lambda plan: simplicity(plan)[1],
     }
-    behind = (of(name, x.plan, values[name](x.plan), proven=x.proven) for name, x in found.by_name.items())
-    return of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven), *behind
+    ends: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
+    return tuple(
+        ChoiceEnd(
+            name=name,
+            value=values[name](x.plan),
+            days_to_train=values["goal"](x.plan),
+            capital_usd=x.plan.capital_usd,
+            proven=x.proven,
+        )
+        for name, x in ends.items()
+    )
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:

@@ -14,7 +14,7 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import DaysOfUse, Solving, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
@@ -75,10 +75,10 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
+        question, left = instance, Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
         for rule, relax in rules.items():
             question = question if rule in kept else relax(question)
-        none = not deadline.passed and solve_joint(question, left, lambda _: None).status == "infeasible"
+        none = not deadline.passed and solve_joint(question, left).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(kept)
         return none
@@ -92,8 +92,8 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
     if unjudged:
         return _not_determined(WHY[deadline.cause], kept)
     if len(kept) == 1 and not unpaid and not deadline.passed:
-        left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
+        left = Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
+        freed = solve_joint(rules[kept[0]](instance), left)
         kept = [] if freed.plan is None and conflicting(frozenset()) else kept
     reason = _reason(instance, kept)
     if "limits.budget_usd" in kept:
@@ -117,9 +117,9 @@ def _briefly(
     cache: JointCache | None,
 ) -> JointSolution | None:
     """Run a search for a conflict's reason to within 5 %, ten seconds at most; None where it has no answer."""
-    options = replace(options, gap=NEARLY, time_limit=min(JUDGED, clock.left))
+    options, known = replace(options, gap=NEARLY), JointCache() if cache is None else cache
     try:
-        return search(question, options, lambda _: None, cache=cache)
+        return search(question, Solving(options=options, deadline=clock.capped(JUDGED), cache=known))
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -191,13 +191,13 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
 def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
     """Return a smallest set of pins in conflict with the deadline; empty where there is none, or time runs out."""
     clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
-    options, met = replace(solving.options, gap=ANY_PLAN), set[frozenset[str]]()
+    quick = Solving(options=replace(solving.options, gap=ANY_PLAN), deadline=clock)
+    met = set[frozenset[str]]()
 
     def late(kept: frozenset[str]) -> bool:
         """Return whether no plan with these pins meets the deadline; a time limit leaves that undecided."""
         question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
-        left = replace(options, time_limit=clock.limit)
-        found = solve_joint(question, left, lambda _: None, of_use=DaysOfUse(rival=days))
+        found = solve_joint(question, replace(quick, cache=JointCache()), rival=days)
         met.update([kept] if found.plan is not None else [])
         return found.plan is None and found.status == "infeasible"
 
@@ -267,7 +267,7 @@ def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Opti
     for name, relax in rules.items():
         instance = instance if name == MEMORY else relax(instance)
     try:
-        return not some_in_memory(world_of(instance, options, deadline))
+        return not some_in_memory(Solving(options=options, deadline=deadline).world(instance))
     except (OutOfTimeError, UnansweredError):
         return False
 

@@ -17,7 +17,7 @@ from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import DaysOfUse, Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
@@ -247,7 +247,7 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
     """Return the curve's fastest plan, and the one that the ends of the choice leave, in half of the time limit."""
     limit, within = solving.deadline.limit, kept_within(instance)
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
-    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, of_use=DaysOfUse(within=within))
+    fastest = solve_joint(instance, half, within=within)
     try:
         return fastest, ended_by_choice(instance, fastest, half)[0]
     except OutOfTimeError:

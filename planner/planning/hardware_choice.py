@@ -11,7 +11,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
-from planner.models.joint.solve_joint import DaysOfUse, Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_split import Column
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.step_prediction import machine_of
@@ -102,24 +102,22 @@ def best_choice(
 def _answer(
     alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
 ) -> JointSolution:
-    goal, asked, cache = alone.objective.minimize, (solving.left, solving.progress), solving.cache.of(alone)
+    goal = alone.objective.minimize
     if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, *asked, without=without, floor_usd=solving.floor)
+        return least_run_cost(alone, solving, without=without)
+    solving = replace(solving, cache=solving.cache.of(alone))
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        more: dict[str, Any] = {"without": without, "cache": cache, "first": solving.first}
-        return solve_joint_cost(alone, *asked, floor_usd=solving.floor, **more)
+        return solve_joint_cost(alone, solving, without=without)
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status="infeasible")
-    how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
     floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
-    of_use = DaysOfUse(rival=rival, floor=floor, within=within)
-    return solve_joint(alone, *asked, without=without, of_use=of_use, **how)
+    return solve_joint(alone, replace(solving, floor=floor), without=without, rival=rival, within=within)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -14,7 +14,7 @@ from planner.models import Options
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import ticking
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
@@ -49,16 +49,18 @@ def near_layouts(
 ) -> NearLayouts:
     """Return near layouts, the fastest of each kind within a share of the fewest days; at the limit those so far."""
     instance = in_days_of_training(instance)
-    deadline, cache = Deadline(options.time_limit), JointCache()
+    deadline = Deadline(options.time_limit)
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:
             return NearLayouts((), within, None, proven=False)
-        best = solve_joint(instance, options, progress, cache=cache)
+        solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
+        best = solve_joint(instance, solving)
         if best.plan is None:
             return NearLayouts((), within, None, proven=best.stopped == "proved")
         start(progress, "other layouts")
-        world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
-        goal = FastestOfEachKind(world=world, rival=best.plan.seconds * (1 + within), most_shapes=MOST_SHAPES)
+        goal = FastestOfEachKind(
+            world=solving.world(instance), rival=best.plan.seconds * (1 + within), most_shapes=MOST_SHAPES
+        )
         goal.kinds[kind_of(best.plan.column)] = best.plan
         goal.incumbent = best.plan
         stopped = Loop(goal=goal).run()

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"
@@ -38,7 +37,7 @@ def run(instance: Instance, cache: JointCache) -> Run:
         if "TP" in line:
             firsts.append(time.process_time() - started)
 
-    solution = solve_joint(instance, Options(), progress, cache=cache)
+    solution = solve_joint(instance, Solving(progress=progress, cache=cache))
     return Run(solution, time.process_time() - started, firsts[0] if firsts else math.nan)
 
 

@@ -12,10 +12,8 @@ import time
 from dataclasses import dataclass
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.planning.load import load_instance
 
 SEQUENCE, SHOWN = 2048, 25  # tokens; lines of a profile
@@ -69,7 +67,7 @@ QUESTIONS = (
 def solved(instance: Instance) -> tuple[JointSolution, float]:
     """Solve an instance, and return the CPU seconds that it took."""
     started = time.process_time()
-    return solve_joint(instance, Options(), lambda _: None, cache=JointCache()), time.process_time() - started
+    return solve_joint(instance, Solving()), time.process_time() - started
 
 
 def main() -> None:

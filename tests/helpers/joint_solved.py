@@ -1,12 +1,17 @@
 """The joint optimum of a test instance, once a process, and what it must have in common with full enumeration."""
 
+from typing import Any
+
 import pytest
 from joint_brute_force import Plan
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.joint_world import JointSolution, World
+from planner.models.joint.least_cost import least_capital_plan
+from planner.models.joint.search.least_capital import LeastCapital
+from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.solvers.signals import Deadline
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed
 
@@ -14,11 +19,16 @@ _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the ha
 def solved(i: Instance, *, seed: int = 0, time_limit: float | None = None) -> JointSolution:
     """Solve, without a limit of time unless one is given; without one a question is solved once a process."""
     if time_limit is not None:
-        return solve_joint(i, Options(seed=seed, time_limit=time_limit), lambda _: None)
+        return solve_joint(i, Solving(options=Options(seed=seed), deadline=Deadline(time_limit)))
     key = instance_sha256(i), seed
     if key not in _SOLVED:
-        _SOLVED[key] = solve_joint(i, Options(seed=seed), lambda _: None)
+        _SOLVED[key] = solve_joint(i, Solving(options=Options(seed=seed)))
     return _SOLVED[key]
+
+
+def cheapest(world: World, limit: float, **how: Any) -> JointSolution:
+    """Return the plan of least capital within so many seconds a sequence."""
+    return least_capital_plan(LeastCapital(world=world, limit=limit, **how))
 
 
 def require_optimum(i: Instance, best: Plan | None, *, rel: float = 1e-9) -> JointSolution:

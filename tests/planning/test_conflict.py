@@ -90,7 +90,7 @@ def test_memory_of_a_large_cluster_takes_no_search() -> None:
     i = cluster(memory_reserve_fraction=0.999)
     plan = solved(i)
     assert rules(plan) == ("memory",) and "leaves none" in (plan.conflict.reason if plan.conflict else "")
-    found = solve_joint(i, Options(), lambda _: None)
+    found = solve_joint(i, Solving())
     assert found.status == "infeasible" and set(found.counts) <= {"strategies", "pipelines"}
 
 
@@ -131,7 +131,7 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
     with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
         solved(i.replaced(network=network))
     laned = i.replaced(network=network.replaced(max_lanes=4))
-    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status == "unknown"
+    assert solve_joint(laned, Solving(deadline=Deadline(0.01))).status == "unknown"
 
 
 def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:
@@ -148,10 +148,10 @@ def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:
 
 def test_a_deadline_below_every_bound_takes_no_search() -> None:
     i = toy(6)
-    free = solve_joint(i, Options(), lambda _: None)
+    free = solve_joint(i, Solving())
     assert free.days is not None
     late = i.replaced(limits__deadline_days=free.days / 1e6)
-    found = solve_joint(late, Options(), lambda _: None)
+    found = solve_joint(late, Solving())
     assert found.status == "infeasible" and "ranges nodes" not in found.counts
     assert found.lower_bound is not None and free.days / 1e6 < found.lower_bound <= free.days
     plan = solved(late)
@@ -165,10 +165,10 @@ def test_a_deadline_below_every_bound_takes_no_search() -> None:
 def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_time(seed: int) -> None:
     """Days that no money buys are the deadline's alone; days that the budget forbids name both."""
     i = toy(seed, sites=2).replaced(limits__budget_usd=None)
-    rich = solve_joint(i, Options(), lambda _: None)
+    rich = solve_joint(i, Solving())
     assert rich.plan is not None and rich.days is not None
     less = i.replaced(limits__budget_usd=rich.plan.capital_usd * 0.95)
-    poor = solve_joint(less, Options(), lambda _: None).days
+    poor = solve_joint(less, Solving()).days
     assert poor is not None and poor > rich.days * 1.01
     both, alone = (
         less.replaced(limits__deadline_days=(rich.days + poor) / 2),
@@ -195,8 +195,8 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
         asked.append(question.limits.budget_usd)
         return SimpleNamespace(plan="any", days=1.0, status="infeasible")
 
-    def cheapest(question: Instance, options: Options, *_: Any, **__: Any) -> Any:
-        assert question.limits.budget_usd is None and (options.gap, options.time_limit) == (0.05, 10.0)
+    def cheapest(question: Instance, how: Solving, *_: Any, **__: Any) -> Any:
+        assert question.limits.budget_usd is None and (how.options.gap, how.deadline.seconds) == (0.05, 10.0)
         return SimpleNamespace(plan="cheap", usd=9e9, lower_bound=8e9)
 
     monkeypatch.setattr(conflicts, "solve_joint", searched)
@@ -220,7 +220,7 @@ def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
         plan.conflict.reason,
     )
     least, enough, bound = (1e3 * float(x) for x in said[0])
-    cheapest = solve_joint_cost(i.replaced(limits__budget_usd=None), Options(), lambda _: None).usd
+    cheapest = solve_joint_cost(i.replaced(limits__budget_usd=None), Solving()).usd
     assert plan.status == "infeasible" and not check(plan)
     assert 0.9 * cheapest < least <= cheapest <= enough * 1.01 < 1.1 * cheapest
     assert 0.94 * cheapest < bound <= cheapest * 1.001

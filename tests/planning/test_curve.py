@@ -19,7 +19,7 @@ from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
@@ -28,7 +28,7 @@ from planner.planning.frontier import Frontier, covered_within, frontier_of, in_
 from planner.planning.near_layouts import near_layouts
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary
-from planner.solvers.signals import Deadline, Interrupter
+from planner.solvers.signals import Interrupter
 
 
 def campus(seed: int) -> Instance:
@@ -49,7 +49,7 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     assert [x.asked for x in curve.points] == [x is plan for x in found.plans] and any(x.asked for x in curve.points)
     for point, own in zip(curve.points, found.plans, strict=True):
         assert check(own) == [] and point.capital_usd == (own.cost.total_usd if own.cost else None)
-    problem = world_of(i, Options(), Deadline()).problem
+    problem = Solving().world(i).problem
     for x in cost_toy(i).front:
         late = days_of(problem.instance, x.seconds)
         assert curve.none_below_usd is None or x.usd > curve.none_below_usd
@@ -221,7 +221,7 @@ def test_a_frontier_begins_with_the_curve_of_a_solve(drawn: Plan) -> None:
 def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
     i = toy(seed, sites=2, forced=True).replaced(limits__deadline_days=None)
-    problem = world_of(i, Options(), Deadline()).problem
+    problem = Solving().world(i).problem
     every = [(days_of(problem.instance, x.seconds), x.usd) for x in cost_toy(i).front]
     for points in (None, 2):
         curve = curve_of(i, points=points).curve
@@ -291,7 +291,7 @@ def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     assert bounds == sorted(bounds, reverse=True)
     for x, bound in zip(plan.curve.points, bounds, strict=True):
         within = i.replaced(limits__budget_usd=x.capital_usd * (1 + 1e-9))
-        days = solve_joint(within, Options(), lambda _: None).days
+        days = solve_joint(within, Solving()).days
         assert days is not None and bound <= days * (1 + 1e-9)
 
 
@@ -299,7 +299,7 @@ def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     """Asked of a question for the curve, they are of its fastest plan; a curve itself is not explained."""
     i = asked(4)
     found = near_layouts(i, Options(), lambda _: None)
-    days = solve_joint(in_days_of_training(i), Options(), lambda _: None).days
+    days = solve_joint(in_days_of_training(i), Solving()).days
     assert found.plans and found.fewest_days == pytest.approx(days)
     with pytest.raises(InputError, match="explain the plan of one budget"):
         next(explained(whole(4), OPTIONS))
@@ -329,7 +329,7 @@ def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int, monkeypatch
     asked = i.replaced(hardware__racks=racks + 3)
     assert planner.solve(asked).status == "infeasible" and budget < 1000.0 * (racks + 3)
     curve = frontier_of(asked, Options(), lambda _: None, epsilon=1e-6).curve
-    problem = world_of(asked, Options(), Deadline()).problem
+    problem = Solving().world(asked).problem
     smaller = (cost_toy(i.replaced(hardware__racks=n)).front for n in range(1, racks + 1))
     every = [(days_of(problem.instance, x.seconds), x.usd) for front in smaller for x in front]
     for days, usd in every:

@@ -18,14 +18,13 @@ from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.models.joint.search.fewest_days import Kind, kind_of
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of
 from planner.planning.evaluate import stack_text, summary
 from planner.planning.load import load_instance
 from planner.planning.near_layouts import near_layouts
-from planner.solvers.signals import Deadline
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3}
 FULL |= {"microbatches_per_step": 64, "sequence_parallel": True}
@@ -274,8 +273,8 @@ def enumerated(every: Toy) -> dict[Kind, float]:
 @pytest.mark.parametrize(("seed", "how"), [*CASES[:2], *slow(CASES[3], CASES[5]), *more(CASES[2], CASES[4])])
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None).plan
-    problem, every = world_of(i, Options(), Deadline()).problem, enumerated(Toy(i))
+    best = solve_joint(i, Solving()).plan
+    problem, every = Solving().world(i).problem, enumerated(Toy(i))
     for within in (0.05, 0.5):
         found = near_layouts(i, Options(), lambda _: None, within=within)
         wanted = {k: t for k, t in every.items() if t <= best.seconds * (1 + within) * (1 + 1e-9)}

@@ -22,9 +22,8 @@ from planner.cli.fabric_commands import KEYS
 from planner.errors import InputError
 from planner.imports.command_options import FabricWish
 from planner.instance.instance import FabricInstance
-from planner.models import Options
 from planner.models.fabric.fabric_templates import Templates
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import tick
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
@@ -769,7 +768,7 @@ def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
 def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
     three = load_instance(cluster(tmp_path / "three.json", 5, pins=ONE_LAYOUT, max_tiers=3))
-    assert solve_joint(three, Options(), lambda _: None).status == "infeasible"
+    assert solve_joint(three, Solving()).status == "infeasible"
     fabric = solved(tmp_path, 5, pins=ONE_LAYOUT, max_tiers=4)["fabric"]
     f = fabric["sites"]["cluster"]
     assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"] and f["zones"] > 1

@@ -16,10 +16,9 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.least_cost import RunSearch, Span
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning import explain
@@ -47,7 +46,7 @@ FIXED = {  # of layouts, so that explanations take a moment
 def asked(seed: int, *, forced: bool = False, hardware: float = 0.0) -> Instance:
     """Return a toy that trains for about a year and whose sites are ready after some months, drawn."""
     i, drawn = toy(seed, sites=3, forced=forced), random.Random(seed)
-    days = solve_joint(i, Options(), lambda _: None).days
+    days = solve_joint(i, Solving()).days
     assert days is not None and i.grid is not None
     nodes = tuple(node.replaced(ready_months=float(drawn.choice([0, 1, 2, 4, 8]))) for node in i.grid.nodes)
     return goal(
@@ -87,7 +86,7 @@ def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -
     i = asked(seed, forced=forced)
     plan, ends = best(seed, forced=forced), []
     for months in {node.ready_months for node in i.grid.nodes if node.site}:
-        alone = solve_joint(goal(within(i, months), "days_to_train"), Options(), lambda _: None)
+        alone = solve_joint(goal(within(i, months), "days_to_train"), Solving())
         if alone.days is not None:
             ends.append(months * DAYS_A_MONTH + alone.days)
     assert plan.status == "optimal" and not check(plan) and plan.objective.name == "finish_date"
@@ -186,7 +185,7 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
     assert {x.months for x in found.starts} | {own} == months
     assert found.start_days == pytest.approx(own * DAYS_A_MONTH)
     for x in found.starts:
-        alone = solve_joint(goal(within(i, x.months), "days_to_train"), Options(), lambda _: None).days
+        alone = solve_joint(goal(within(i, x.months), "days_to_train"), Solving()).days
         assert x.proved and set(x.ready) == {node.id for node in i.grid.nodes if node.ready_months == x.months}
         if x.bound_days is not None:
             assert x.start_days >= plan.objective.value
@@ -213,7 +212,7 @@ WHOLE = "total_cost_of_ownership_usd"
 def asked_owned(seed: int, budget: float | None = None, *, minimize: str = WHOLE, **how: Any) -> Instance:
     """Return a toy with dear operation that asks for the least cost within four times the fewest days."""
     i = toy(seed, **how)
-    days = solve_joint(i, Options(), lambda _: None).days
+    days = solve_joint(i, Solving()).days
     assert days is not None
     operation = {"maintenance_share_per_year": 200.0, "staff_usd_per_year": 1e6, "fabric_life_years": 4e-4}
     i = run_toy(i, deadline_days=4 * days, rack_life_years=3e-4, usd_per_mwh=30.0, **operation)

@@ -18,9 +18,8 @@ import planner
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
-from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import DaysOfUse, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.physics.training.step_prediction import pool_exchange_seconds
 from planner.plan.plan import Plan
@@ -28,6 +27,7 @@ from planner.planning import hardware_choice
 from planner.planning.hardware_choice import HardwareAnswer, bounded_by_all
 from planner.planning.load import load_instance
 from planner.report.summary import summary
+from planner.solvers.signals import Deadline
 
 SMALL: dict[str, Any] = {
     "schema_version": 3,
@@ -87,7 +87,7 @@ def test_the_plan_is_that_of_the_best_alone() -> None:
 def test_a_search_ends_at_its_rival_whatever_another_goal_would_keep() -> None:
     """Three racks train in 4.2 days at best: of no use next to a plan of 4.0, and to no goal that goes on from none."""
     i = load_instance(asked(hardware={"accelerator": "H200", "rack": "DGX-H200", "racks": 3}))
-    found = solve_joint(i, Options(time_limit=60), str, of_use=DaysOfUse(rival=4.0, within=0.3))
+    found = solve_joint(i, Solving(deadline=Deadline(60)), rival=4.0, within=0.3)
     assert (found.status, found.stopped) == ("infeasible", "proved")
     assert 4.0 < (found.lower_bound or 0.0) < 4.0 * 1.3
 

@@ -18,7 +18,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.plan.certificate import Conflict
 from planner.planning.joint_plan import without_plan
 from planner.planning.load import load_instance
@@ -76,7 +76,7 @@ def test_a_fault_split_that_leaves_no_plan() -> None:
     """Two sites cannot share the one rack that the budget pays: the proof says so, and the check names no column."""
     split = {"on": True, "min_interconnections": 1, "max_share": 0.7}
     i = Instance.model_validate(given(toy(0, sites=2), {"grid.rules.fault_split": split, "limits.budget_usd": 1900.0}))
-    plan = without_plan(i, solve_joint(i, Options(), lambda _: None), Options())
+    plan = without_plan(i, solve_joint(i, Solving()), Options())
     why = Conflict(decision="budget", rules=("limits.budget_usd",), reason="one rack")
     assert plan.status == "infeasible" and not planner.check(plan.replaced(conflict=why))
     assert set(plan.proof.max_racks_by_wired_gpus.values()) == {0}

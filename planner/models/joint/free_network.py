@@ -24,6 +24,7 @@ from planner.solvers.outcome import Stop
 from planner.solvers.signals import Deadline
 
 NO_LIMIT = 10**9  # racks; no column has as many
+ROUNDING = 1e-12  # share of the racks, below a part of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +131,11 @@ def fewest_racks(
 
     `tolerance`: relative distance from the racks proven too few at which the search may end.
     """
-    deadline, limit, budget = Deadline(time_limit), days / days_of(instance, 1.0), float(NO_LIMIT)
+    deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline)
-    goal = LeastCapital(world=world, floor=RACKS_ALONE, limit=limit, budget=budget, ties=False, gap=tolerance)
+    # It ends where the bound is within the tolerance of the racks, or at them: of as many the fastest is sought next.
+    goal = LeastCapital(world=world, limit=limit, end_gap=max(tolerance / (1 + tolerance), ROUNDING))
+    goal.floor = RACKS_ALONE
     stopped = Loop(goal=goal).run() != "proved"
     plan = goal.incumbent
     if plan is None:

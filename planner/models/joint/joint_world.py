@@ -24,6 +24,7 @@ from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.spares import Upkeep
+from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
@@ -141,6 +142,13 @@ class World:
         return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
 
     @property
+    def latest(self) -> float:
+        """Seconds a sequence at the deadline of a joint question; infinite without one."""
+        instance = self.problem.instance
+        late = instance.limits.deadline_days
+        return math.inf if late is None else late / days_of(instance, 1.0)
+
+    @property
     def size(self) -> float:
         """Size of a joint question: USD that a campus may cost, or the racks of a cluster."""
         return self.budget if self.sites is not None else float(self.problem.instance.hardware.racks or 0)
@@ -157,10 +165,6 @@ class World:
     def strategies(self) -> list[Strategy]:
         """List all strategies (ways to cut a layer) of the joint question's declared space."""
         return self.cache.strategies(self.problem, self.deadline)
-
-    def sample(self, count: int) -> list[Strategy]:
-        """List the joint question's strategies of about `count` evenly drawn degrees; none if under twice as many."""
-        return self.cache.sample(self.problem, self.deadline, count)
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""

@@ -10,128 +10,86 @@ there; where it takes as long as that run, the bound is its cost, and the span i
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.free_network import FewestFreeDays
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import world_of
-from planner.models.joint.stage_split import Column
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_space import Strategy
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.operations import LayerShape
 from planner.solvers.progress import report
-from planner.solvers.signals import Deadline
 
 SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 
 
-@dataclass(kw_only=True)
-class CapitalSearch:
-    """A search for the least capital of a joint plan by a deadline, which goals of tied plans may continue."""
+def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
+    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest.
 
-    goal: LeastCapital
-    loop: Loop  # its own, or one by days that it goes on with
-
-    @classmethod
-    def begun(
-        cls,
-        world: World,
-        seconds: float,
-        *,
-        known: JointPlan | None = None,
-        within: float = 0.0,
-        gap: float = 0.0,
-        progress: Callable[[str], None] = lambda _: None,
-        search: Loop | None = None,
-    ) -> "CapitalSearch":
-        """Begin a search for the least capital of plans within some seconds a sequence, from a known one.
-
-        Plans tie `within` a share of the least capital; it ends at the `gap`. `search`: one by days that kept all ties.
-        """
-        goal = LeastCapital(
-            world=world,
-            floor=floor_of(world),
-            limit=seconds,
-            budget=world.budget,
-            progress=progress,
-            incumbent=known,
-            within=within,
-            end_gap=gap,
-        )
-        return cls(goal=goal, loop=search or Loop(goal=goal))
-
-    def run(self, *, days: bool = True) -> JointSolution:
-        """Return the joint plan of least capital by the deadline, of equal ones the fastest.
-
-        Where there is none the `days` of every plan are bounded, which takes about as long as the search.
-        """
-        stopped = self.loop.run() if self.loop.goal is self.goal else self.loop.go_on(self.goal)
-        goal, world = self.goal, self.goal.world
-        plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
-        ended: dict[str, Any] = {"stopped": stopped, "failure": self.loop.failure}
-        ended["counts"] = dict(sorted(world.counts.items()))
-        if plan is None:
-            proven = stopped == "proved" and math.isinf(unproven)
-            least = math.inf
-            if days and stopped == "proved":
-                fewest = FewestFreeDays(world=world)
-                least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
-            return JointSolution(
-                status="infeasible" if proven else "unknown",
-                lower_bound=goal.bound if stopped != "proved" else None,
-                fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
-                **ended,
-            )
-        open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
-        bound = min(plan.capital_usd, unproven, open_usd)
-        proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+    `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
+    bounded, which takes about as long as the search.
+    """
+    loop = loop or Loop(goal=goal)
+    stopped, world = loop.run(goal), goal.world
+    plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
+    ended: dict[str, Any] = {"stopped": stopped, "failure": loop.failure}
+    ended["counts"] = dict(sorted(world.counts.items()))
+    if plan is None:
+        proven = stopped == "proved" and math.isinf(unproven)
+        least = math.inf
+        if days and stopped == "proved":
+            fewest = FewestFreeDays(world=world)
+            least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
         return JointSolution(
-            status="optimal" if proven else "feasible",
-            usd=plan.capital_usd,
-            lower_bound=bound,
-            days=days_of(instance, plan.seconds),
-            plan=plan,
+            status="infeasible" if proven else "unknown",
+            lower_bound=goal.bound if stopped != "proved" else None,
+            fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
             **ended,
         )
+    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
+    bound = min(plan.capital_usd, unproven, open_usd)
+    proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+    return JointSolution(
+        status="optimal" if proven else "feasible",
+        usd=plan.capital_usd,
+        lower_bound=bound,
+        days=days_of(instance, plan.seconds),
+        plan=plan,
+        **ended,
+    )
 
 
 def solve_joint_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    cache: JointCache | None = None,
-    without: dict[str, Any] | None = None,
-    days: bool = True,
-    first: Callable[[World], Column | None] | None = None,
-    floor_usd: float = 0.0,
+    instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None, days: bool = True
 ) -> JointSolution:
     """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all.
 
-    `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
-    `days`: as in `CapitalSearch.run`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
+    `solving`, its floor in dollars, and `without` are as in `solve_joint`; `days`: as in `least_capital_plan`.
     """
-    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    world = world_of(instance, options, deadline, cache, without)
-    late = instance.limits.deadline_days
-    limit = math.inf if late is None else late / days_of(instance, 1.0)
-    in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
+    world = solving.world(instance, without)
+    cheapest, limit = solving.cache.cheapest.setdefault(instance.hardware.racks, []), world.latest
+    in_time = [x for x in cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
-    search = CapitalSearch.begun(world, limit, known=known, gap=options.gap or 0.0, progress=progress)
-    search.goal.first, search.goal.known_floor = None if first is None else first(world), floor_usd
-    found = search.run(days=days)
+    goal = LeastCapital(
+        world=world,
+        limit=limit,
+        incumbent=known,
+        end_gap=solving.options.gap or 0.0,
+        progress=solving.progress,
+        first=None if solving.first is None else solving.first(world),
+        known_floor=solving.floor,
+    )
+    found = least_capital_plan(goal, days=days)
     if found.plan is not None and found.plan is not known:
-        cache.cheapest.append(found.plan)
+        cheapest.append(found.plan)
     return found
 
 
@@ -152,9 +110,7 @@ class RunSearch:
     """The search for the least cost of ownership: open spans of run lengths by their bounds, and the cheapest plan."""
 
     instance: Instance
-    options: Options
-    deadline: Deadline
-    progress: Callable[[str], None]
+    solving: Solving  # its floor: dollars that no plan is below, as another question proved; the search ends at it
     without: dict[str, Any] = field(default_factory=dict)
     heap: list[Span] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
@@ -164,7 +120,6 @@ class RunSearch:
     timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
-    floor: float = 0.0  # cost that no plan is below, as is known from elsewhere: the search ends at it
     failure: str = ""  # what a back end said that ended the search
 
     def years(self, seconds: float) -> float:
@@ -177,15 +132,16 @@ class RunSearch:
         if start <= end and usd < self.usd - CENTS:
             heapq.heappush(self.heap, Span(usd, -next(self.order), start, end))
 
-    def run(self) -> Stopped:
-        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan."""
-        while self.heap and max(self.heap[0].usd, self.floor) < self.usd - CENTS:
+    def run(self) -> JointSolution:
+        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan; return the best."""
+        stopped: Stopped = "proved"
+        while self.heap and max(self.heap[0].usd, self.solving.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)
             found = self._least(span)
             if found.stopped != "proved":
                 self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
-                self.failure = found.failure
-                return found.stopped
+                stopped, self.failure = found.stopped, found.failure
+                break
             if found.status == "unknown":
                 self.given_up = min(self.given_up, span.usd)
             if found.status == "feasible":
@@ -194,12 +150,28 @@ class RunSearch:
                 self.free_bound = found.fabric_free_bound
             if found.plan is not None:
                 self._cut(span, found, found.plan)
-        return "proved"
+        best = self.best or self.last
+        if best is None:
+            return JointSolution(
+                status="infeasible" if stopped == "proved" and math.isinf(self.given_up) else "unknown",
+                lower_bound=self.bound if stopped != "proved" else None,
+                fabric_free_bound=self.free_bound,
+                stopped=stopped,
+                failure=self.failure,
+            )
+        proven = stopped == "proved" and self.best is not None and self.bound >= self.usd - CENTS
+        return replace(
+            best,
+            failure=self.failure,
+            status="optimal" if proven else "feasible",
+            lower_bound=self.usd if proven else self.bound,
+            stopped=stopped,
+        )
 
     @property
     def bound(self) -> float:
         """Lower bound on the cost of ownership of any plan, in USD."""
-        return max(self.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
+        return max(self.solving.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
         """Return the plan of least capital within a span, at its shortest run's prices; none above the best."""
@@ -207,9 +179,8 @@ class RunSearch:
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
         priced = priced.replaced(limits__budget_usd=budget)
-        left = replace(self.options, time_limit=self.deadline.limit)
-        world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
-        found = CapitalSearch.begun(world, span.end).run()
+        world = replace(self.solving, cache=JointCache(timed=self.timed)).world(priced, self.without)
+        found = least_capital_plan(LeastCapital(world=world, limit=span.end))
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last
@@ -225,9 +196,9 @@ class RunSearch:
             if usd < self.usd - CENTS or self.best is None:
                 self.best, self.usd = found, usd
                 line, written_from = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", (self.instance, plan, found.days)
-                report(self.progress, line, usd, self.bound, found=written_from)
+                report(self.solving.progress, line, usd, self.bound, found=written_from)
             return
-        report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
+        report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
         below = seconds * BELOW
         middle = [(span.start + below) / 2] if below - span.start > SHORT * below else []
         for start, end in itertools.pairwise([span.start, *middle, below]):
@@ -235,39 +206,12 @@ class RunSearch:
         self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
 
 
-def least_run_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    without: dict[str, Any] | None = None,
-    floor_usd: float = 0.0,
-) -> JointSolution:
+def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None) -> JointSolution:
     """Return the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
     The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have; `floor_usd`: dollars that none is below, as another question proved.
+    the paths of their pins, that no plan may have.
     """
-    deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
-    how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}
-    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, **how)
+    search, days = RunSearch(instance=instance, solving=solving, without=without or {}), instance.limits.deadline_days
     search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
-    stopped = search.run()
-    best = search.best or search.last
-    if best is None:
-        none = stopped == "proved" and math.isinf(search.given_up)
-        return JointSolution(
-            status="infeasible" if none else "unknown",
-            lower_bound=search.bound if stopped != "proved" else None,
-            fabric_free_bound=search.free_bound,
-            stopped=stopped,
-            failure=search.failure,
-        )
-    proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
-    return replace(
-        best,
-        failure=search.failure,
-        status="optimal" if proven else "feasible",
-        lower_bound=search.usd if proven else search.bound,
-        stopped=stopped,
-    )
+    return search.run()

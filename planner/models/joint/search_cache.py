@@ -56,8 +56,8 @@ class JointCache:
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)  # by size
     search: Any = None  # the last search by days, where another goal may go on with it
-    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost, all of one number of racks
-    paid_racks: int | None = None  # of a cluster, whose racks all are in the cost of those plans
+    # The plans of searches by cost, by the racks of a cluster, which all are in their cost.
+    cheapest: dict[int | None, list[Any]] = field(default_factory=dict)
     by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
@@ -90,35 +90,31 @@ class JointCache:
             for name in self.__dataclass_fields__.keys() - kept:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        if self.paid_racks != instance.hardware.racks:
-            self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
-    def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:
-        """List all strategies of the joint problem, kept in the search cache; raise at the deadline."""
-        if self.listed is None:
-            self.listed = self._cut(problem, deadline, 1)
-        return self.listed
+    def strategies(self, problem: JointProblem, deadline: Deadline, count: int | None = None) -> list[Strategy]:
+        """List all strategies of the joint problem, each made once and kept in the search cache; raise at the deadline.
 
-    def sample(self, problem: JointProblem, deadline: Deadline, count: int) -> list[Strategy]:
-        """List cached strategies of about `count` degrees, evenly drawn; none where there are few more."""
-        step = len(self._degrees(problem)) // count
-        return self._cut(problem, deadline, step) if step > 1 else []
-
-    def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
+        `count`: those of about so many evenly drawn degrees; none where there are under twice as many.
+        """
         self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
-        return self.degrees
-
-    def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
-        """Return the strategies of every `step`-th choice of degrees, each made once and kept in the search cache."""
+        step = 1 if count is None else len(self.degrees) // count
+        if count is None and self.listed is not None:
+            return self.listed
+        if count is not None and step <= 1:
+            return []
         # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
         # are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
-        if _what_times(known) != _what_times(problem):
+        own, other = (
+            (replace(x.machine, gpu=x.machine.gpu.replaced(hbm_bytes=1.0)), x.transport_slowdown)
+            for x in (known, problem)
+        )
+        if own != other:
             self.timed = {}
         found, fronts = [], dict[LayerShape, LayerTimes]()
-        for degrees in self._degrees(problem)[::step]:
+        for degrees in self.degrees[::step]:
             deadline.check()
             if degrees not in self.cut:
                 shape, recomputes = degrees
@@ -126,13 +122,8 @@ class JointCache:
                 self.timed[shape] = one
                 self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += self.cut[degrees]
+        self.listed = found if count is None else self.listed
         return found
-
-    def warm_starts(self, size: float) -> list[tuple[float, Any]]:
-        """Return the cached plans of the nearest sizes below and above one, from which a search may start."""
-        below = max((x for x in self.plans if x <= size), default=None)
-        above = min((x for x in self.plans if x > size), default=None)
-        return [(x, self.plans[x]) for x in (below, above) if x is not None]
 
 
 def most_paid(instance: Instance) -> tuple[float, float]:
@@ -159,12 +150,6 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )
-
-
-def _what_times(problem: JointProblem) -> tuple[Any, ...]:
-    """Return what cached layer times and bytes depend on: the machine but for its memory, and the transport."""
-    gpu = problem.machine.gpu.replaced(hbm_bytes=1.0)
-    return replace(problem.machine, gpu=gpu), problem.transport_slowdown
 
 
 def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:

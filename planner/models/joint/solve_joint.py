@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
@@ -25,10 +25,10 @@ from planner.solvers.signals import Deadline
 class Solving:
     """What the searches of one joint solve share: options, deadline, progress, cache and facts known beforehand."""
 
-    options: Options
-    deadline: Deadline
-    progress: Callable[[str], None]
-    cache: JointCache
+    options: Options = field(default_factory=Options)
+    deadline: Deadline = field(default_factory=Deadline)  # it ends the search, not the time limit of the options
+    progress: Callable[[str], None] = lambda _: None
+    cache: JointCache = field(default_factory=JointCache)
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
@@ -39,54 +39,74 @@ class Solving:
         return replace(self.options, time_limit=self.deadline.limit)
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
-        """Gather what all columns of an instance share in a joint solve."""
-        return world_of(instance, self.options, self.deadline, self.cache, without)
+        """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
+        cache, seed, threads = self.cache, self.options.seed, self.options.threads
+        cache.serve(instance, without or {}, seed, threads)
+        problem = problem_of(instance, cache.without)
+        if instance.grid is not None and cache.sites is None:
+            from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaysOfUse:
-    """The joint plans that a search looks for: of at most `rival` days; all, it is known, take `floor` days or more.
-
-    Those within a share `within` of the fewest days are kept, for a goal that goes on with the search.
-    """
-
-    rival: float = math.inf
-    floor: float = 0.0
-    within: float = 0.0
+            racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
+            opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+            request = SitesRequest(opened=opened, refused=refused)
+            cache.sites = Sites(instance=instance, request=request, seed=seed, threads=threads)
+        if cache.sites is not None:
+            cache.sites.solved, cache.sites.deadline = 0, self.deadline
+            cache.sites.fibre.deadline = self.deadline
+        max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
+        if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
+            # What a cluster's racks leave to its fabric.
+            max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
+        if instance.network is not None and cache.templates is None:
+            cache.templates = Templates(
+                instance=instance,
+                transport_slowdown=problem.transport_slowdown,
+                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+                max_mw=max_mw,
+                without_stripes=cache.without.get("placement.stripes"),
+            )
+            cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
+        if cache.templates is not None:
+            cache.templates.deadline = self.deadline
+        return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache, deadline=self.deadline)
 
 
 def solve_joint(
     instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
+    solving: Solving,
     *,
     without: dict[str, Any] | None = None,
-    cache: JointCache | None = None,
-    first: Callable[[World], Column | None] | None = None,
-    first_replicas: tuple[int, ...] = (),
-    of_use: DaysOfUse | None = None,
+    rival: float = math.inf,
+    within: float = 0.0,
 ) -> JointSolution:
     """Return the joint plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
-    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
+    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the deadline,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
-    left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
-    values of choices, by the paths of their pins, that no plan may have. A plan of the floor of `of_use` ends
-    the search; what it keeps is in `cache.search`.
+    left in the cache, and a column priced first, change only how long it takes. A plan of the floor ends the search.
+    `without`: values of choices, by the paths of their pins, that no plan may have. `rival`: days above which no plan
+    is of use. `within`: share of the fewest days by which slower plans are kept in `cache.search`, for a goal that goes
+    on with the search.
     """
-    of_use = DaysOfUse() if of_use is None else of_use
-    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    world = world_of(instance, options, deadline, cache, without)
+    cache, world = solving.cache, solving.world(instance, without)
     instance = world.problem.instance
-    rival, floor = (x / days_of(instance, 1.0) for x in (of_use.rival, of_use.floor))
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": of_use.within, "floor": floor}
-    goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
+    each = days_of(instance, 1.0)
+    goal = FewestDays(
+        world=world,
+        progress=solving.progress,
+        first=solving.first,
+        first_replicas=solving.first_replicas,
+        gap=solving.options.gap or 0.0,
+        rival=rival / each,
+        within=within,
+        floor=solving.floor / each,
+    )
     loop = Loop(goal=goal)
     stopped = loop.run()
     best, bound, unproven = goal.incumbent, goal.bound, world.unproven.seconds
     if best is not None:
         cache.plans[world.size] = best
-    cache.search = loop if of_use.within and stopped == "proved" else None
+    cache.search = loop if within and stopped == "proved" else None
     if world.sites is not None:
         world.counts["sites MILPs"] = world.sites.solved
     # Optimal where the bound meets the incumbent, up to rounding or the gap that was asked for.
@@ -109,44 +129,6 @@ def solve_joint(
         max_racks=dict(world.sites.most) if world.sites is not None else {},
         joined_racks={gpus: int(racks) for gpus, racks in world.problem.joined.items() if math.isfinite(racks)},
     )
-
-
-def world_of(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache | None = None,
-    without: dict[str, Any] | None = None,
-) -> World:
-    """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
-    cache = JointCache() if cache is None else cache
-    cache.serve(instance, without or {}, options.seed, options.threads)
-    problem = problem_of(instance, cache.without)
-    if instance.grid is not None and cache.sites is None:
-        from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
-
-        racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
-        opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
-        request = SitesRequest(opened=opened, refused=refused)
-        cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
-    if cache.sites is not None:
-        cache.sites.solved, cache.sites.deadline, cache.sites.fibre.deadline = 0, deadline, deadline
-    max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
-    if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
-        # What a cluster's racks leave to its fabric.
-        max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
-    if instance.network is not None and cache.templates is None:
-        cache.templates = Templates(
-            instance=instance,
-            transport_slowdown=problem.transport_slowdown,
-            power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
-            max_mw=max_mw,
-            without_stripes=cache.without.get("placement.stripes"),
-        )
-        cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
-    if cache.templates is not None:
-        cache.templates.deadline = deadline
-    return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache, deadline=deadline)
 
 
 def refuse_unusable_pins(instance: Instance) -> None:

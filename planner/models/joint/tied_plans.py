@@ -14,13 +14,10 @@ import numpy as np
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.capital_floor import floor_of
-from planner.models.joint.search.least_capital import LeastRank, Rank
+from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
 from planner.models.joint.stage_split import Column, Stages
-from planner.models.joint.strategy_space import Ints
-from planner.models.joint.strategy_tables import StrategyTable
 from planner.plan.certificate import EndName
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
@@ -74,19 +71,22 @@ def ends_within(
     """
     left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
-    cheapest = CapitalSearch.begun(world, limit, known=best, within=share, progress=progress, search=search)
-    found = cheapest.run()
+    goal = LeastCapital(world=world, limit=limit, incumbent=best, within=share, progress=progress)
+    loop = search or Loop(goal=goal)
+    found = least_capital_plan(goal, loop)
     plan = found.plan or best
     ends: dict[EndName, End] = {"capital": End(plan=plan, proven=found.status == "optimal")}
     if found.stopped != "proved":
         return Ends(by_name=ends)
     if share > 0:  # without a share no plan is kept that ties
-        t, least = _Ties(search=cheapest, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
+        t, least = _Ties(world=world, loop=loop, seconds=limit, usd=plan.capital_usd * (1 + share)), 0.0
         local = t.most_local(plan)
         if local is not None:
             plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
-        ends["simplest"] = t.simplest(plan, least)
-        plan = ends["simplest"].plan
+        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
+        simple, proven = t.least(least, **ranked, first=plan.column)
+        plan = simple or plan
+        ends["simplest"] = End(plan=plan, proven=proven)
     if simpler <= share:
         return Ends(by_name=ends)
     simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
@@ -103,31 +103,29 @@ def simplest_within(
     It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
     the nodes of a search that kept all plans within these seconds.
     """
-    rank, least_rank = (simplicity, least_simplicity) if by_designs else (layout_simplicity, least_layout_simplicity)
-    ranked: dict[str, Any] = {"rank": rank, "least_rank": least_rank, "best": rank(plan), "limit": seconds}
-    most = {"most_shapes": SIMPLER_SHAPES, "most_nodes": SIMPLER_NODES}
-    found, proven = _least(world, plan.capital_usd, left, **ranked, **most, pipeline_ranks=pipeline_ranks)
+    first = 0 if by_designs else 1
+    found, proven = _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
+        rank=lambda x: simplicity(x)[first:],
+        least_rank=lambda x: least_simplicity(x)[first:],
+        best=simplicity(plan)[first:],
+        most_shapes=SIMPLER_SHAPES,
+        most_nodes=SIMPLER_NODES,
+    )
     return End(plan=found or plan, proven=proven)
-
-
-def _least(world: World, usd: float, left: Loop | None, **how: Any) -> tuple[JointPlan | None, bool]:
-    """Return the tied plan of least rank within some dollars, if any is below the best, and whether that is proven."""
-    goal = LeastRank(world=world, floor=floor_of(world), budget=min(world.budget, usd), **how)
-    stopped = Loop(goal=goal).run() if left is None else left.go_on(goal)
-    return goal.incumbent, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 @dataclass(kw_only=True)
 class _Ties:
     """The tied plans: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
 
-    search: CapitalSearch
+    world: World
+    loop: Loop | None  # of a search that kept all of them
     seconds: float
     usd: float
 
     def most_local(self, plan: JointPlan) -> End | None:
         """Raise tied plans' share of all-reduce groups under one leaf as far as it goes; None without fabric choice."""
-        if self.search.goal.world.templates is None:
+        if self.world.templates is None:
             return None
         at = local_share(plan)
         asked = at + MORE
@@ -145,23 +143,22 @@ class _Ties:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def simplest(self, plan: JointPlan, least_local: float) -> End:
-        """Return the simplest tied plan whose share of all-reduce groups under one leaf is at least `least_local`."""
-        ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
-        found, proven = self.least(least_local, **ranked, first=plan.column)
-        return End(plan=found or plan, proven=proven)
+    def least(self, local: float = 0.0, **ranked: Any) -> tuple[JointPlan | None, bool]:
+        """Return the tied plan of least rank, if any is below the best, and whether that is proven.
 
-    def least(self, local: float, **ranked: Any) -> tuple[JointPlan | None, bool]:
-        """Return the tied plan of least rank, if any is below the best, and whether that is proven."""
-        world, loop = self.search.goal.world, self.search.loop
+        `local`: the least share of all-reduce groups under one leaf that it may have.
+        """
+        world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
-        left, most = loop.copy() if local > 0 else None, {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES}
-        found, proven = _least(world, self.usd, loop, limit=self.seconds, **most, **ranked)
-        if left is not None and found is None:
+        left = loop.copy() if loop is not None and local > 0 else None
+        how = {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES} | ranked
+        goal = LeastRank(world=world, budget=self.usd, limit=self.seconds, **how)
+        stopped = (loop or Loop(goal=goal)).run(goal)
+        if left is not None and goal.chosen is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
-            self.search.loop = left
-        return found, proven
+            self.loop = left
+        return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
@@ -188,41 +185,16 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout."""
+    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout.
+
+    By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
+    """
+    _, kinds, _, v, p, _ = least_simplicity(plan.column)
     designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
-    return (max(1, len(designs)), *layout_simplicity(plan))
+    return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))
 
 
-def least_simplicity(column: Column) -> Rank:
-    """Return a rank by fabric designs and layout that no tied plan of a column is below."""
-    return (1, *least_layout_simplicity(column))
-
-
-def layout_simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers."""
-    c = plan.column
-    return (kinds_of(c), len(set(plan.split.layers)) > 1, c.v, c.p, sum(plan.split.recomputed))
-
-
-def least_layout_simplicity(column: Column) -> Rank:
-    """Return a rank by simplicity of layout that no tied plan of a column is below."""
-    return (kinds_of(column), column.strategy.machine.model.layers % column.p > 0, column.v, column.p, 0)
-
-
-def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
-    """Return a number for each pipeline in the order of tied plans' simplicity, and that of the best rank."""
-    s, rows = of.strategy.shape, of.rows
-    kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
-    layers = of.strategy.machine.model.layers
-
-    def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
-        return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
-
-    *designs, best_kinds, uneven, v, p, _ = best
-    most = int(number(best_kinds, uneven, v, p)) if sum(designs) <= 1 else np.iinfo(np.int64).max
-    return np.asarray(number(kinds, rows.p * (layers // rows.p) < layers, rows.v, rows.p), dtype=np.int64), most
-
-
-def kinds_of(c: Column) -> int:
-    """Count the kinds of parallelism of more than one rank in a tied plan's layout."""
-    return sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))
+def least_simplicity(c: Column) -> tuple[Any, ...]:
+    """Return a rank by fabric designs and layout that no tied plan of a column is below; of arrays of columns too."""
+    kinds = sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))
+    return (1, kinds, c.strategy.machine.model.layers % c.p > 0, c.v, c.p, 0)

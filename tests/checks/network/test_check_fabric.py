@@ -19,7 +19,7 @@ from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models import FabricRequest
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of
@@ -324,7 +324,7 @@ def test_they_are_reasons_why_there_is_no_plan() -> None:
     one = ("pipeline_parallel", "virtual_stages", "context_parallel", "microbatch_sequences")
     data["pins"] |= {"fabric.leaf_up_ports": 1} | {f"layout.{name}": 1 for name in one}
     lost = load_instance(data)
-    assert solve_joint(lost, QUICK, lambda _: None).status == "infeasible"
+    assert solve_joint(lost, Solving(options=QUICK)).status == "infeasible"
     assert {"network.survives", "network.max_oversubscription"} <= set(_relaxations(lost))
     free = _relaxations(lost)["network.survives"](lost)
     assert free.network.survives is None and free.network.max_oversubscription == 8

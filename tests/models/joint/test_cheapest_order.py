@@ -14,7 +14,6 @@ from joint_toys import toy
 from tiers import more
 
 from planner.instance.grid import InterconnectUpgrade
-from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointPlan, Shape, Target, open_sites, shapes
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
@@ -23,7 +22,7 @@ from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit
 from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_tables import column_at, pipelines_of
 from planner.solvers.signals import Deadline
 
@@ -174,9 +173,7 @@ def test_the_first_candidate_is_the_fastest_and_none_is_late_twice() -> None:
 def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> None:
     """A shape that leaves no money for any fabric has no plan in the budget, nor has a column that sends alike."""
     i = toy(seed, sites=3)
-    world = world_of(
-        i.replaced(pins={}, limits__budget_usd=0.8 * (i.limits.budget_usd or math.inf)), Options(), Deadline(None)
-    )
+    world = Solving().world(i.replaced(pins={}, limits__budget_usd=0.8 * (i.limits.budget_usd or math.inf)))
     unpaid = set()
     for s in world.strategies()[::8]:
         _, rows = pipelines_of(world, s)
@@ -243,7 +240,7 @@ def test_known_prices_bound_the_others(seed: int) -> None:
     dear = {"interconnect_mw": 0.1, "upgrade": InterconnectUpgrade(step_mw=9, capex_usd=700)}  # of the nearest two
     nodes = [n.replaced(**dear if k == 0 else {"interconnect_mw": 9.0}) for k, n in enumerate(i.grid.nodes)]
     i = i.replaced(grid__nodes=tuple(nodes), grid__rules__interconnect__enabled=True)
-    sites = world_of(i, Options(), Deadline()).sites
+    sites = Solving().world(i).sites
     assert sites is not None
     parts = (sites.part(1, 2), sites.part(1, 1))
     asked = [(n, t) for n in (1, 3, 4) for t in sites.rtts_ms]
@@ -287,7 +284,7 @@ FLOOR = MinPrices(
 ])  # fmt: skip
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
     assert FLOOR.usd_over(racks, 8) == usd
-    assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
+    assert FLOOR.usd(sum(racks), 8, len(racks)) <= usd
 
 
 @each(

@@ -5,18 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from joint_brute_failures import best_of, every_plan, failing, failing_links, one_way
-from joint_solved import require_optimum, solved
+from joint_solved import cheapest, require_optimum, solved
 from joint_toys import case
 from tiers import more
 
 import planner
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.models import Options
-from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stops_and_spares import Calendar
-from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
 CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
@@ -33,11 +30,11 @@ def test_equals_full_enumeration(toys: Toys, seed: int) -> None:
 @pytest.mark.parametrize(("toys", "seed"), [(failing, 0), (failing_links, 16), *more((failing, 16), (failing, 27))])
 def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
     i = toys(seed)
-    plans, world = every_plan(i), world_of(i, Options(), Deadline(None))
+    plans, world = every_plan(i), Solving().world(i)
     times = sorted({p.seconds for p in plans})
     for limit in (times[0], times[len(times) // 3], times[-1]):
         best = min((p for p in plans if p.seconds <= limit * (1 + 1e-9)), key=lambda p: (round(p.usd, 2), p.seconds))
-        found = CapitalSearch.begun(world, limit * (1 + 1e-9)).run()
+        found = cheapest(world, limit * (1 + 1e-9))
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
         assert found.status == "optimal"
 

@@ -18,8 +18,7 @@ from planner.imports.instance_file import first_instance
 from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
-from planner.models import Options
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_space import problem_of
 from planner.plan.certificate import declared_space
 from planner.plan.plan_sections import LayoutPlan
@@ -96,7 +95,7 @@ def test_the_best_plan_under_the_rules(stack: str, seed: int) -> None:
     ruled = under(toy(seed), stack, model=experts)
     free = under(toy(seed), stack, model=experts, workload={"framework_rules": False})
     best, plan = RuledToy(ruled, stack).best(), planner.solve(ruled)
-    loose = solve_joint(free, Options(), lambda _: None)
+    loose = solve_joint(free, Solving())
     assert best is not None and plan.status == "optimal" and planner.check(plan) == []
     assert plan.objective.value is not None and loose.days is not None
     assert plan.objective.value / loose.days == pytest.approx(best.seconds / loose.plan.seconds, rel=1e-9)
@@ -118,7 +117,7 @@ def test_chunks_that_are_not_alike_over_many_rounds(stack: str, seed: int) -> No
     del pins["layout.data_parallel"]
     i = i.replaced(pins=pins, limits__max_batch_tokens=20 * 1024)
     best = (RuledToy(i, stack) if stack else Toy(i)).best()
-    found = solve_joint(i, Options(), lambda _: None)
+    found = solve_joint(i, Solving())
     assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 

@@ -30,7 +30,7 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.shapes.chosen_sites import sites_section
 from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
 from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import DaysOfUse, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import rounds_up_to
 from planner.physics.site import cost, wan
@@ -146,7 +146,7 @@ def test_sites_opened_closed_or_in_another_set_agree(seed: int, how: dict[str, A
     i, sets = toy(seed, **how), dict[frozenset[str], float]()
 
     def seconds(question: Instance, without: dict[str, Any], floor_days: float = 0.0) -> float:
-        found = solve_joint(question, Options(), lambda _: None, without=without, of_use=DaysOfUse(floor=floor_days))
+        found = solve_joint(question, Solving(floor=floor_days), without=without)
         assert found.stopped == "proved" and (found.plan is None or found.days == found.lower_bound)
         if found.plan is not None and "sites" in without:
             sets[found.plan.placed.joined.open] = found.plan.seconds
@@ -377,9 +377,9 @@ def test_rounds_without_end_are_not_listed() -> None:
 
 def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = joint_toys.toy(7)
-    whole = solve_joint(toy, Options(), lambda _: None)
+    whole = solve_joint(toy, Solving())
     monkeypatch.setattr(strategy_tables, "BLOCK", 7)
-    few = solve_joint(toy, Options(), lambda _: None)
+    few = solve_joint(toy, Solving())
     assert (few.days, few.lower_bound, few.status) == (whole.days, whole.lower_bound, whole.status)
 
 

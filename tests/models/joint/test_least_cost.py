@@ -7,23 +7,22 @@ import pytest
 from each_case import each
 from joint_brute_force import toy
 from joint_cost_brute_force import cost_toy
-from joint_solved import solved
+from joint_solved import cheapest, solved
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
 from planner.models.joint.joint_world import JointSolution, World
-from planner.models.joint.least_cost import CapitalSearch, least_run_cost, solve_joint_cost
+from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.search.least_capital import LeastCapital
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 2, 6, 8, 14)),
@@ -50,7 +49,7 @@ FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
 def world(i: Instance) -> World:
     """Gather a world without the limit of a first search."""
-    return world_of(i, Options(), Deadline())
+    return Solving().world(i)
 
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
@@ -63,7 +62,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     every, w = cost_toy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
-        best, found = every.cheapest(limit), CapitalSearch.begun(w, limit).run()
+        best, found = every.cheapest(limit), cheapest(w, limit)
         if best is None:
             assert (found.status, found.plan, found.usd) == ("infeasible", None, None)
             fewest = days_of(w.problem.instance, fastest)
@@ -81,12 +80,12 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
     """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest with them."""
     free = toy(seed, sites=2, forced=True)
     limit = 2 * min(x.seconds for x in cost_toy(free).front)
-    best = CapitalSearch.begun(world(free), limit).run().plan
+    best = cheapest(world(free), limit).plan
     assert best is not None
     for site, number in best.blocks_by_site.items():
         for wanted in (number, number + 1, max(0, number - 1)):
             i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
-            least, found = cost_toy(i).cheapest(limit), CapitalSearch.begun(world(i), limit).run()
+            least, found = cost_toy(i).cheapest(limit), cheapest(world(i), limit)
             assert (found.plan is None) == (least is None)
             if least is not None:
                 assert found.usd == pytest.approx(least.usd, rel=1e-9)
@@ -104,11 +103,10 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     limit = min(x.seconds for x in every.front) * 4
     fastest = solved(i).plan
     assert fastest is not None
-    search = CapitalSearch.begun(w, limit)
-    search.goal.seeks, search.goal.incumbent = True, fastest
-    search.goal.all_open()
-    found, least = search.goal.incumbent, every.cheapest(limit)
-    assert least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
+    goal = LeastCapital(world=w, limit=limit, incumbent=fastest, seeks=True)
+    goal.all_open()
+    found, least = goal.incumbent, every.cheapest(limit)
+    assert found is not None and least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
     assert found.seconds <= limit * (1 + 1e-9)
     assert w.sites is None or w.sites.instance.limits.budget_usd == i.limits.budget_usd
 
@@ -133,10 +131,8 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     first = solved(i).plan
     assert first is not None
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
-    monkeypatch.setattr(least_capital.LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
-    search = CapitalSearch.begun(world(i), first.seconds)
-    search.goal.seeks, search.goal.incumbent = True, first
-    search.goal.all_open()
+    monkeypatch.setattr(LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
     assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
 
 
@@ -144,7 +140,7 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
 def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
     """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""
     w = world(toy(seed, **how))
-    plan, goal = CapitalSearch.begun(w, math.inf).run().plan, CapitalSearch.begun(w, math.inf).goal
+    plan, goal = cheapest(w, math.inf).plan, LeastCapital(world=w, limit=math.inf)
     assert plan is not None and len(plan.shape.blocks) == 1
     block = plan.column.strategy.block(plan.column.p)
     racks = block.blocks(plan.column.d) * block.racks
@@ -161,7 +157,7 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     best = every.cheapest(limit)
     assert best is not None
     for gap in (0.0, 0.5):
-        found = CapitalSearch.begun(world(i), limit, gap=gap).run()
+        found = cheapest(world(i), limit, end_gap=gap)
         assert found.status == "optimal" and found.usd is not None
         assert found.lower_bound is not None
         assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
@@ -176,7 +172,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
     assert i.limits.budget_usd is not None
-    found = CapitalSearch.begun(world(i), math.inf).run()
+    found = cheapest(world(i), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
 
 
@@ -188,7 +184,7 @@ def test_what_a_back_end_said_is_told(search: Any, monkeypatch: pytest.MonkeyPat
         raise UnansweredError("no answer")
 
     monkeypatch.setattr(branch_and_bound, "strategy_bound", unanswered)
-    found = search(toy(6), Options(), str)
+    found = search(toy(6), Solving())
     assert (found.status, found.plan, found.failure) == ("unknown", None, "no answer")
 
 
@@ -203,7 +199,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
     for limit in limits:
-        best, found = every.cheapest(limit), CapitalSearch.begun(w, limit).run()
+        best, found = every.cheapest(limit), cheapest(w, limit)
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
 
 
@@ -211,11 +207,11 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
 def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     w = world(i)
-    best = CapitalSearch.begun(w, math.inf).run().plan
+    best = cheapest(w, math.inf).plan
     fastest = solved(i).plan
     for share in (0.0, 0.2, 0.9):
-        known = CapitalSearch.begun(w, fastest.seconds * (1 + share), known=fastest).run()
-        alone = CapitalSearch.begun(world(i), fastest.seconds * (1 + share)).run()
+        known = cheapest(w, fastest.seconds * (1 + share), incumbent=fastest)
+        alone = cheapest(world(i), fastest.seconds * (1 + share))
         assert known.usd == pytest.approx(alone.usd or 0.0)
         assert known.plan.seconds == pytest.approx(alone.plan.seconds)
         assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01
@@ -223,7 +219,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 
 def in_days(i: Instance, days: float | None) -> JointSolution:
     asked = i.replaced(limits__deadline_days=days)
-    return solve_joint_cost(asked, Options(), lambda _: None)
+    return solve_joint_cost(asked, Solving())
 
 
 def test_the_deadline_of_an_instance() -> None:

@@ -28,11 +28,11 @@ from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import JointSolution, Target, World, spared
 from planner.models.joint.search import fewest_days, first_plans
 from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
-from planner.models.joint.search.branch_and_bound import Loop, OpenShape, ShapesLeft
+from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
-from planner.models.joint.search.goal import Ranges, all_ranges
+from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_layers import fastest_split, patterns_of
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
@@ -59,9 +59,8 @@ from planner.solvers import signals
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 
-def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
-    progress = more.pop("progress", lambda _: None)
-    return solve_joint(i, options or Options(), progress, **more)
+def solved(i: Instance, **how: Any) -> JointSolution:
+    return solve_joint(i, Solving(**how))
 
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
@@ -90,14 +89,14 @@ def dived(goal: FewestDays) -> Any:
     goal.loop = loop = Loop(goal=goal)
     for s in goal.world.strategies():
         loop.push(0.0, 0.0, s)
-    first_plans.dive(goal, [])
+    first_plans.dive(goal)
     return goal.incumbent
 
 
 @pytest.mark.slow
 def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
     """The columns that are fastest on a free network cable all 72 GPUs of the rack; the first plan cables 64."""
-    best = dived(FewestDays(world=world_of(one_dear_rack(), Options(), signals.Deadline())))
+    best = dived(FewestDays(world=Solving().world(one_dear_rack())))
     assert best is not None and best.capital_usd <= 30e6
     block = best.column.strategy.block(1)
     assert block is not None and block.rails == 64
@@ -105,7 +104,7 @@ def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
 
 def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     i = toy(6)
-    goal, looked = FewestDays(world=world_of(i, Options(), signals.Deadline())), list[bool]()
+    goal, looked = FewestDays(world=Solving().world(i)), list[bool]()
     likely = first_plans.likely
 
     def seen(*given: Any) -> Any:
@@ -135,7 +134,7 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
     """From the slowest way to cut a layer they end at a plan, no faster than the best, where no step is faster."""
     monkeypatch.setattr(first_plans, "CLIMBED", 1)
     i = toy(seed)
-    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    goal = FewestDays(world=Solving().world(i))
     fastest = [
         min(first_plans.likely(goal.world, s, math.inf), default=None, key=lambda x: x[0])
         for s in goal.world.strategies()
@@ -158,7 +157,7 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
     """The most even columns with the replicas that are pinned give a plan before any search; a late one gives none."""
     optimum = known(toy(2)).plan
     i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
-    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    goal = FewestDays(world=Solving().world(i))
     columns = [x for s in goal.world.strategies() for x in first_plans.likely(goal.world, s, math.inf)]
     _, column = min(columns, key=lambda x: x[0])
     assert column.d == optimum.column.d and first_plans.descend(goal, column)
@@ -171,8 +170,8 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
 def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
     """What money pays no sites for closes those behind it, but for a choice of spares."""
     i = failing(7).replaced(limits__budget_usd=1e6, limits__max_batch_tokens=1e5, pins={})
-    world = world_of(i, Options(), Deadline())
-    monkeypatch.setattr(FewestDays, "houses", lambda _, q: q.shape.blocks == (3, 1))
+    world = Solving().world(i)
+    monkeypatch.setattr(FewestDays, "unhoused", lambda _, q, ask: ask and q.shape.blocks != (3, 1))
     s, rows = next((s, rows) for s in world.strategies() if len(rows := pipelines_of(world, s)[1]))
     block = s.block(int(rows.p[0]))
     assert block is not None
@@ -192,7 +191,7 @@ def test_tables_of_less_money_serve_no_more(sites: int) -> None:
     def tables(share: float, known: JointCache, first: int = 0) -> list[int]:
         size = {} if sites else {"hardware__racks": max(1, round(share * racks))}
         asked = i.replaced(limits__budget_usd=share * money if sites else money, **size)
-        world = world_of(asked, Options(), Deadline(), known)
+        world = Solving(cache=known).world(asked)
         return [int(table_of(world, s).rows.d.max(initial=0)) for s in world.strategies()[first:]]
 
     tables(1.0, cache, first=-1)
@@ -209,7 +208,7 @@ def test_a_cache_serves_one_instance() -> None:
 
 def test_a_gap_ends_the_search_early() -> None:
     i = toy(36, sites=2, forced=True)
-    exact, loose = known(i), solved(i, Options(gap=0.5))
+    exact, loose = known(i), solved(i, options=Options(gap=0.5))
     assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
     assert loose.status == "optimal"
     assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
@@ -217,7 +216,7 @@ def test_a_gap_ends_the_search_early() -> None:
 
 
 def test_the_limit_ends_the_search() -> None:
-    found = solved(toy(6), Options(time_limit=1e-9))
+    found = solved(toy(6), deadline=Deadline(1e-9))
     assert (found.status, found.stopped, found.plan) == ("unknown", "limit", None)
 
 
@@ -463,7 +462,7 @@ def test_without_a_value() -> None:
     free = known(i)
     assert free.plan is not None and free.days is not None
     p = free.plan.column.p
-    other = solved(i, without={"layout.pipeline_parallel": p})
+    other = solve_joint(i, Solving(), without={"layout.pipeline_parallel": p})
     assert other.plan is None or other.plan.column.p != p
     assert other.days is None or other.days >= free.days * (1 - 1e-9)
 
@@ -487,7 +486,7 @@ def test_no_budget() -> None:
     """Without a budget the search ends: what no site holds is not taken for what can be paid."""
     i = toy(3, sites=2, forced=True)
     free = i.replaced(limits__budget_usd=None)
-    found, paid = solved(free, Options(time_limit=60)), known(i)
+    found, paid = solved(free, deadline=Deadline(60)), known(i)
     assert found.stopped == "proved" and found.days is not None
     assert found.days <= (paid.days or math.inf) * (1 + 1e-9)
 
@@ -539,7 +538,7 @@ def every_column(world: World, r: random.Random) -> list[tuple[Column, int, floa
 @pytest.mark.parametrize("i", [i for _, i in CASES], ids=[name for name, _ in CASES])
 def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int) -> None:
     """Columns under the time of a drawn one are in a range that is left, and take no less than its floor."""
-    world, r, looked = world_of(i, Options(), Deadline()), random.Random(draw), 0
+    world, r, looked = Solving().world(i), random.Random(draw), 0
     columns = every_column(world, r)
     goal = Within(world=world, most=r.choice([exact for _, _, exact in columns]) * (1 + 1e-6))
     for column, blocks, exact in columns:
@@ -558,7 +557,7 @@ def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int)
 @pytest.mark.parametrize("i", [i for _, i in CASES], ids=[name for name, _ in CASES])
 def test_a_strategy_takes_no_fewer_racks_than_its_layers_ask_for(i: Instance) -> None:
     """No column is as fast as it is on fewer racks, or with fewer GPUs cabled, than the bound of its strategy."""
-    world = world_of(i, Options(), Deadline())
+    world = Solving().world(i)
     refused = 0
     for column, blocks, exact in every_column(world, random.Random(0)):
         racks, rails = strategy_racks(column.strategy, exact)
@@ -585,7 +584,7 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
 
 
 def test_a_half_has_no_lower_floor() -> None:
-    world = world_of(toy(8), Options(), Deadline())
+    world = Solving().world(toy(8))
     goal = Within(world=world)
     halves = 0
     for s in world.strategies():

@@ -14,7 +14,6 @@ from tiers import more
 
 from planner.checks.strategy_space_check import _rooms
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint import site_choice as joint_sites
 from planner.models.joint.joint_world import JointPlan, World, largest_parts, shapes
 from planner.models.joint.search.capital_floor import floor_of
@@ -23,11 +22,10 @@ from planner.models.joint.shapes.fastest_plan import SlowdownLevel, fastest
 from planner.models.joint.shapes.shape_class import ShapeClass
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import world_of
+from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_tables import column_at, free_seconds, pipelines_of
 from planner.planning.load import load_instance
-from planner.solvers.signals import Deadline
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 TOWNS = {"a": (32.4, -99.7, 0.5), "b": (32.7, -99.2, 0.4), "c": (33.5, -98.9, 0.6), "d": (32.1, -97.7, 0.45)}
@@ -82,7 +80,7 @@ def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
 @pytest.mark.parametrize(("budget_musd", "sites"), [(36, 3), *more((40, 2), (30, 2), (48, 3), (40, 4), (60, 4))])
 def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) -> None:
     """Floors of seconds, with and without the fabrics that may be built, and of capital; some shapes are not paid."""
-    world, seen, unpaid = world_of(small_sites(budget_musd * 1e6, sites), Options(), Deadline()), 0, 0
+    world, seen, unpaid = Solving().world(small_sites(budget_musd * 1e6, sites)), 0, 0
     for column in itertools.islice(columns(world, sites), 0, 4000, 1333):
         for shape in itertools.islice(shapes(column, sites), 0, None, 4):
             plan = fastest(ShapeProblem(world=world, column=column, shape=shape), math.inf)
@@ -107,7 +105,7 @@ def test_larger_stages_hide_more_of_the_exchange() -> None:
     """Of pinned layers the largest stage hides more of the embedding's gradients than one as even as can be."""
     pins = {"layout.layers_per_stage": [16, *[22] * 5], "layout.virtual_stages": 1, "layout.zero_stage": 1}
     data = load_instance(INSTANCES / "two-sites-405b.json").model_dump(mode="json", exclude_none=True)
-    world, seen, hidden = world_of(load_instance(data | {"pins": pins}), Options(), Deadline()), 0, 0
+    world, seen, hidden = Solving().world(load_instance(data | {"pins": pins})), 0, 0
     for s in world.strategies()[::40]:
         _, rows = pipelines_of(world, s)
         for j in range(0, len(rows), max(1, len(rows) // 3)):
@@ -129,7 +127,7 @@ def test_larger_stages_hide_more_of_the_exchange() -> None:
 
 def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
     """Of as many racks in all those in small blocks are housed, and those in blocks that no site holds are not."""
-    world, found = world_of(small_sites(60e6, 2), Options(), Deadline()), dict[int, set[bool]]()
+    world, found = Solving().world(small_sites(60e6, 2)), dict[int, set[bool]]()
     for column in sorted(columns(world, 2), key=lambda x: -x.replica_gpus)[::91]:
         some = ShapeClass.of(world, column, 2, largest_parts(column, 2))
         housed = math.isfinite(some.seconds_over_fibre(0.0))
@@ -142,7 +140,7 @@ def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
 def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
     """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""
     i = toy(7, sites=2, forced=True)
-    world = world_of(i, Options(), Deadline())
+    world = Solving().world(i)
     column = next(columns(world, 1))
     block = column.strategy.block(column.p)
     assert block is not None

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,24 +15,21 @@ from worked_plan import named
 
 import planner
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint import tied_plans
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import CapitalSearch
+from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.least_capital import LeastCapital, LeastRank
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import DaysOfUse, solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.tied_plans import (
     ends_within,
-    kinds_of,
-    layout_simplicity,
     local_share,
     simplest_within,
     simplicity,
 )
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
-from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any], float]] = [
     *((seed, {}, 0.2) for seed in (17, 2, 6, 18, 14, 25, 33)),  # of most of these an end changes the plan
@@ -71,11 +69,11 @@ def kinds(x: Plan) -> int:
 def searched(i: Instance, share: float) -> tuple[JointPlan, World, Loop]:
     """Return the fastest plan with its world and its search, which kept the nodes within a share of its days."""
     cache = JointCache()
-    best = solve_joint(i, Options(), lambda _: None, cache=cache, of_use=DaysOfUse(within=share)).plan
+    best = solve_joint(i, Solving(cache=cache), within=share).plan
     if best is None:
         pytest.skip("the toy has no plan")
     assert cache.search is not None
-    return best, world_of(i, Options(), Deadline(), cache), cache.search
+    return best, Solving(cache=cache).world(i), cache.search
 
 
 @pytest.mark.parametrize(("seed", "how", "share"), [
@@ -92,6 +90,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     # Of each layout its cheapest plan; layouts that do not tie have the least rank of all: none may be found.
     ranks = {layout_of(x.column): -x.usd for x in sorted(every.tying(limit, usd), key=lambda x: -x.usd)}
     monkeypatch.setattr(tied_plans, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))
+    monkeypatch.setattr(LeastRank, "most_blocks", LeastCapital.most_blocks)  # which asks for arrays of columns
     monkeypatch.setattr(tied_plans, "simplicity", lambda plan: tied_plans.least_simplicity(plan.column))
     found = tied_plans.ends_within(world, best, share, search=search)
     own, last = found.by_name["capital"].plan, found.plan
@@ -114,9 +113,9 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
 def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     """At a share of 0 the cheapest of the fastest is found, and no end behind it is said to be proven."""
     i = toy(17)
-    best = solve_joint(i, Options(), lambda _: None).plan
+    best = solve_joint(i, Solving()).plan
     assert best is not None
-    found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
+    found = ends_within(Solving().world(i), best, 0.0)
     assert list(found.by_name) == ["capital"]
 
 
@@ -127,30 +126,48 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
     i = toy(seed, **how)
     best, world, search = searched(i, share)
     limit = best.seconds * (1 + share)
-    for by_designs, rank in ((False, layout_simplicity), (True, simplicity)):
+    for by_designs in (False, True):
         found = simplest_within(world, best, limit, search.copy(), by_designs=by_designs)
         plan = found.plan
         assert found.proven
         if plan is not best:
-            assert rank(plan) < rank(best)
+            assert simplicity(plan)[not by_designs :] < simplicity(best)[not by_designs :]
             assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
         if i.grid is None or not by_designs:
-            assert kinds_of(plan.column) == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+            assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
 
 
 def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     """More groups under one leaf than there are: no plan has them, and the simplest that ties is found behind that."""
     i = toy(17)
     best, world, search = searched(i, 0.2)
-    cheapest = CapitalSearch.begun(world, best.seconds * 1.2, known=best, within=0.2, search=search)
-    plan = cheapest.run().plan
+    limit = best.seconds * 1.2
+    plan = least_capital_plan(LeastCapital(world=world, limit=limit, incumbent=best, within=0.2), search).plan
     assert plan is not None
-    ties = tied_plans._Ties(search=cheapest, seconds=best.seconds * 1.2, usd=plan.capital_usd * 1.2)
-    nodes = len(cheapest.loop.heap) + len(cheapest.loop.opened)
+    ties = tied_plans._Ties(world=world, loop=search, seconds=limit, usd=plan.capital_usd * 1.2)
+    nodes = len(search.heap) + len(search.opened)
     ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
     found, proven = ties.least(2.0, **ranked)
-    assert (found, proven) == (None, True) and len(cheapest.loop.heap) + len(cheapest.loop.opened) == nodes > 0
-    assert simplicity(ties.simplest(plan, 0.0).plan) <= simplicity(plan)
+    assert (
+        (found, proven) == (None, True)
+        and ties.loop is not None
+        and len(ties.loop.heap) + len(ties.loop.opened) == nodes > 0
+    )
+    ranked = {"rank": simplicity, "least_rank": tied_plans.least_simplicity, "best": simplicity(plan)}
+    simplest, proven = ties.least(0.0, **ranked)
+    assert proven and (simplest is None or simplicity(simplest) < simplicity(plan))
+
+
+def test_a_faster_plan_that_is_dearer_is_not_the_cheapest() -> None:
+    """Plans within a share of the least capital are of use to the ends behind, but the least stays the cheapest's."""
+    i = toy(17)
+    best, world, _ = searched(i, 0.2)
+    goal = LeastCapital(world=world, limit=best.seconds * 1.2, incumbent=best, within=0.2)
+    faster = replace(best, seconds=best.seconds * 0.9)
+    goal.keep(replace(faster, capital_usd=best.capital_usd * 1.001))
+    assert goal.incumbent is best
+    goal.keep(faster)
+    assert goal.incumbent is faster
 
 
 def test_indifference_takes_the_simpler_plan() -> None:

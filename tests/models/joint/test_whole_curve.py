@@ -19,13 +19,12 @@ from joint_solved import solved
 from tiers import more, slow
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.joint_world import JointPlan, JointSolution
 from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import solve_joint, world_of
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
@@ -92,8 +91,8 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
 def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
     """Require that every plan is within epsilon of one that is held, and that none held beats them."""
     cache = JointCache()  # with what a question for the fewest days leaves in it, as the curve is asked for
-    solve_joint(i, Options(), lambda _: None, cache=cache)
-    search = WholeCurve(world=world_of(i, Options(), Deadline(), cache), epsilon=epsilon)
+    solve_joint(i, Solving(cache=cache))
+    search = WholeCurve(world=Solving(cache=cache).world(i), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
     search.front.slowest = 2 * max((t for t, _ in every), default=1.0)
@@ -144,13 +143,13 @@ def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
 def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
-    world = world_of(i, Options(), Deadline())
-    floor, racks = CapitalFloor(world=world), np.arange(1, 12)
-    for sites in floor.sites:
-        usd = floor.at_sites(racks, sites)
+    world = Solving().world(i)
+    floor, racks = CapitalFloor.of(world), np.arange(1, 12)
+    for sites in range(floor.min_sites, world.max_open + 1):
+        usd = floor.usd(racks, 0, sites)
         assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(usd.tolist()))
     for x in cost_toy(i).front:  # a block has one rack at least
-        usd = floor.at_sites(np.array([sum(x.blocks)]), sum(n > 0 for n in x.blocks))
+        usd = floor.usd(np.array([sum(x.blocks)]), 0, sum(n > 0 for n in x.blocks))
         assert float(usd[0]) <= x.usd * (1 + 1e-9)
 
 
@@ -183,7 +182,7 @@ def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
 
 
 def least(i: Instance, days: float) -> JointSolution:
-    return least_run_cost(i.replaced(limits__deadline_days=days), Options(), lambda _: None)
+    return least_run_cost(i.replaced(limits__deadline_days=days), Solving())
 
 
 @pytest.mark.parametrize(
@@ -219,6 +218,6 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
 def test_a_search_cut_short_claims_no_proof() -> None:
     i = costly(toy(6), 0.3)
     days = fewest_days(i) * 2
-    cut = least_run_cost(i.replaced(limits__deadline_days=days), Options(time_limit=1e-9), lambda _: None)
+    cut = least_run_cost(i.replaced(limits__deadline_days=days), Solving(deadline=Deadline(1e-9)))
     assert cut.stopped == "limit" and cut.status in ("unknown", "feasible")
     assert (cut.lower_bound or 0.0) <= (least(i, days).usd or 0.0)

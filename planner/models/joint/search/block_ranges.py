@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.search.goal import Goal, Ranges
-from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
+from planner.models.joint.strategy_space import Floats, Ints, Strategy, StrategyRows
 from planner.models.joint.strategy_tables import (
     Pipes,
     columns_of,
@@ -92,14 +92,6 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
     return found
 
 
-def without_room(zero: int, x: Ranges) -> Flags:
-    """Return which ranges of blocks are known not to fit in memory under a ZeRO stage with the replicas they have."""
-    kept = x.of.under_zero.get(zero)
-    if kept is None:
-        return np.zeros(len(x.at), dtype=bool)
-    return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
-
-
 def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise floors of ranges of blocks by their terms and the goal's cutoff at their capital; drop empty ranges."""
     s, fits = x.of.strategy, np.isfinite(x.each)
@@ -148,45 +140,32 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
         more_than = part.low * pipes.rows.block_replicas
         for in_rounds in (False, True):
             cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
-            if cells is not None:
-                found += [Columns(s, zero, *group, in_rounds=in_rounds) for group in _in_order(goal, part, *cells)]
+            if cells is None:
+                continue
+            # The range that each column is from is that of its pipeline which has as many blocks.
+            (times, table), count = cells, len(part.at)
+            p, v = (np.concatenate([getattr(rows, name) for rows in (pipes.rows, table)]) for name in "pv")
+            pipelines = np.unique(p * NAMES + v, return_inverse=True)[1]
+            named = pipelines * NAMES + np.concatenate([part.high, table.blocks()])
+            ascending = np.argsort(named[:count])
+            of = ascending[np.searchsorted(named[ascending], named[count:])]
+            new = np.flatnonzero(times >= part.done[of] * (1 - 1e-12))
+            seconds, usd = np.maximum(times, part.seconds[of])[new], part.usd[of][new]
+            found += in_order(goal, Columns(s, zero, table.part(new), seconds, usd, in_rounds=in_rounds))
+    number = sum(len(x.seconds) for x in found)
+    if number:
+        goal.world.count("columns", number)
     return found, cuts
 
 
-def _in_order(goal: Goal, x: Ranges, times: Floats, table: StrategyRows) -> list[tuple[StrategyRows, Floats, Floats]]:
-    """Return the columns listed from ranges of blocks, in the groups of the goal, with least seconds and capital."""
-    # The range that each column is from is that of its pipeline which has as many blocks.
-    rows, blocks = x.of.rows, table.blocks()
-    _, own = np.unique(
-        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
-    )
-    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + blocks
-    order = np.argsort(ranges)
-    of = order[np.searchsorted(ranges[order], columns)]
-    seconds = np.maximum(times, x.seconds[of])
-    usd = np.maximum(x.usd[of], goal.usd(blocks * table.racks, table.rails))
-    some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
-    if not len(some):
-        return []
-    goal.world.count("columns", len(some))
-    entries = x.at[of[some]] * NAMES + blocks[some]
-    groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
-    return [(table.part(i), seconds[i], usd[i]) for i in groups]
-
-
-def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
-    """Group columns by pipeline and number of blocks, the fastest of each group first."""
-    order = np.lexsort((t, entries))
-    return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
-
-
-def repriced(goal: Goal, x: Columns) -> list[Columns]:
-    """Return listed columns of block ranges, not opened yet, for another goal, at its capital and in its order."""
-    table = x.table.part(np.arange(x.place, len(x.seconds)))
-    left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
+def in_order(goal: Goal, x: Columns) -> list[Columns]:
+    """Return the listed columns that are left in the groups of the goal, with floors of capital as it counts it."""
+    table, seconds = x.table.part(slice(x.place, None)), x.seconds[x.place :]
     blocks = table.blocks()
     usd = np.maximum(x.usd[x.place :], goal.usd(blocks * table.racks, table.rails))
-    some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
-    entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
-    groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
-    return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
+    some = np.flatnonzero(goal.keys(seconds, usd) < np.inf)
+    if not len(some):
+        return []
+    entries = np.unique(table.p * NAMES + table.v, return_inverse=True)[1] * NAMES + blocks
+    groups = (some[i] for i in goal.groups(entries[some], seconds[some], usd[some]))
+    return [replace(x, table=table.part(i), seconds=seconds[i], usd=usd[i], place=0, sharp=False) for i in groups]

@@ -30,12 +30,11 @@ from planner.models.joint.search.block_ranges import (
     Columns,
     bounded,
     in_memory,
+    in_order,
     listed,
-    repriced,
     under_stage,
-    without_room,
 )
-from planner.models.joint.search.goal import Goal, OpenNodes, Ranges, Stopped
+from planner.models.joint.search.goal import Goal, KnownShape, OpenNodes, OpenShape, Ranges, Stopped
 from planner.models.joint.shapes.shape_class import ShapeClass
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
@@ -72,24 +71,6 @@ class ShapesLeft:
     rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShape:
-    """Search node: an opened shape with the goal's search state of it, and what later goals know of it."""
-
-    state: Any
-    known: "KnownShape"
-
-
-@dataclass(slots=True)
-class KnownShape:
-    """A shape that a search opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
-
-    seconds: float
-    usd: float
-    column: Column
-    shape: Shape
-
-
 @dataclass(kw_only=True)
 class Loop(OpenNodes):
     """The branch-and-bound loop over open search nodes, in the order of the goal's keys."""
@@ -98,10 +79,6 @@ class Loop(OpenNodes):
     order: Iterator[int] = field(default_factory=itertools.count)
     failure: str = ""  # what a back end said that ended the search
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
-
-    def run(self) -> Stopped:
-        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which."""
-        return self._searched(self._begin)
 
     def copy(self) -> "Loop":
         """Return a search of the same open nodes and shapes, so that one goal continues with it and one with this."""
@@ -114,56 +91,56 @@ class Loop(OpenNodes):
         # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
-    def go_on(self, goal: Goal) -> Stopped:
-        """Continue the branch and bound with a goal all of whose plans are in the nodes and shapes left before."""
+    def run(self, goal: Goal | None = None) -> Stopped:
+        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which.
+
+        Another goal goes on with the nodes and shapes left before, which hold all of its plans.
+        """
+        if goal is None or goal is self.goal:
+            return self._searched(self._begin)
         # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
-            if isinstance(what, OpenShape) or not goal.opens(t, c):
+            known = isinstance(what, OpenShape) or (isinstance(what, ShapesLeft) and goal.refuses(what.column, t))
+            if known or not goal.opens(t, c):
                 continue
             if isinstance(what, Ranges):
-                ranges = goal.worthwhile(what)
-                self.push_ranges(ranges if ranges.usd.any() else bounded(goal, ranges))
-            elif isinstance(what, Columns) and not what.usd.any():
-                for columns in repriced(goal, what):
+                self.push_ranges(bounded(goal, what))
+            elif isinstance(what, Columns):
+                for columns in in_order(goal, what):
                     self._push_columns(columns)
             elif isinstance(what, ShapesLeft):
                 self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
             else:
                 self.push(t, c, what)
         for x in self.opened:
-            if goal.opens(x.seconds, x.usd):
+            if goal.opens(x.seconds, x.usd) and not goal.refuses(x.column, x.seconds):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
-                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
+                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(x))
         return self._searched(goal.begin)
 
     def _begin(self) -> None:
         """Open all strategies as search nodes and seek first plans; of many strategies a sample comes first."""
-        some = self.goal.world.sample(SAMPLED)
-        if some:
-            self._open(some)
-            self._seek_first_plans()
-        known = set(map(id, some))
-        self._open([s for s in self.goal.world.strategies() if id(s) not in known])
-        self.current = math.inf
-        if not some:
-            self._seek_first_plans()
-        self.goal.all_open()
-        if not self.goal.has_plan and not some_in_memory(self.goal.world):  # then no node has a plan
+        goal, world = self.goal, self.goal.world
+        some, opened = world.cache.strategies(world.problem, world.deadline, SAMPLED), set[int]()
+        for every in (False, True) if some else (True,):
+            for s in world.strategies() if every else some:
+                if id(s) in opened:
+                    continue
+                goal.tick()
+                opened.add(id(s))
+                world.count("strategies")
+                known = known_bound(world, s)  # of more money: it is raised to that of less where it is next
+                self.push(known[0] if known else strategy_bound(world, s), goal.strategy_usd(s), s)
+            if every:
+                self.current = math.inf
+            if not (every and some):
+                goal.begin()  # a limit that left the search time for one plan strikes once it has one
+                if goal.has_plan_in_time:
+                    first_plan_found()
+        goal.all_open()
+        if not goal.has_plan and not some_in_memory(world):  # then no node has a plan
             self.heap.clear()
-
-    def _seek_first_plans(self) -> None:
-        self.goal.begin()  # a limit that left the search time for one plan strikes once it has one
-        if self.goal.has_plan_in_time:
-            first_plan_found()
-
-    def _open(self, strategies: list[Strategy]) -> None:
-        for s in strategies:
-            self.goal.tick()
-            self.goal.world.count("strategies")
-            known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
-            bound = known[0] if known else strategy_bound(self.goal.world, s)
-            self.push(bound, self.goal.strategy_usd(s), s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin the branch and bound, then open the least node until none may hold a useful plan or a limit comes."""
@@ -236,7 +213,7 @@ class Loop(OpenNodes):
         known_plan = self.goal.has_plan or math.isfinite(self.goal.rival)
         holding = None if known_plan else pipelines_in_memory(self.goal.world, s)
         for some in self.goal.first_ranges(of):
-            x = self.goal.worthwhile(some if holding is None else some.where(holding[some.at]))
+            x = some if holding is None else some.where(holding[some.at])
             self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
@@ -263,32 +240,29 @@ class Loop(OpenNodes):
         if not len(narrow.at):
             return
         if narrow.zero is not None:
-            self._open_columns_of(narrow, key)
+            # Columns are listed; larger or slower ones are left for later.
+            high, cuts = goal.slice(narrow, key)
+            more = np.flatnonzero(high < narrow.high)
+            if len(more):
+                self.push_ranges(bounded(goal, replace(narrow.part(more), low=high[more])))
+            x = replace(narrow, high=high)
+            columns, cuts = listed(goal, x, cuts)
+            for some in columns:
+                self._push_columns(some)
+            seconds, done = (np.maximum(known, cuts) for known in (x.seconds, x.done))
+            self.push_ranges(replace(x, seconds=seconds, done=done, times=x.times + 1))
             return
         found = []
         for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
             staged = bounded(goal, under_stage(narrow, zero))
             if len(staged.at) <= FEW_RANGES:
-                staged = in_memory(goal, staged)
-                if zero < GATHERING:  # those without room are left out under stages that divide less
-                    narrow = narrow.where(~without_room(zero, narrow))
+                staged, terms = in_memory(goal, staged), narrow.of.under_zero.get(zero)
+                if zero < GATHERING and terms is not None:  # what has no room has none under stages that divide less
+                    full = (terms.high[narrow.at] == narrow.high) & np.isinf(terms.in_memory[narrow.at])
+                    narrow = narrow.where(~full)
             found.append(staged)
         for staged in reversed(found):
             self.push_ranges(staged)
-
-    def _open_columns_of(self, x: Ranges, key: float) -> None:
-        """Branch block ranges under a ZeRO stage into listed columns; leave larger or slower ones for later."""
-        goal = self.goal
-        high, cuts = goal.slice(x, key)
-        more = np.flatnonzero(high < x.high)
-        if len(more):
-            self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
-        x = replace(x, high=high)
-        found, cuts = listed(goal, x, cuts)
-        for columns in found:
-            self._push_columns(columns)
-        later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
-        self.push_ranges(later)
 
     def _push_columns(self, x: Columns) -> None:
         for place in range(x.place, len(x.seconds)):
@@ -325,15 +299,15 @@ class Loop(OpenNodes):
                 # The columns for which the next one speaks, whose seconds without waits may be of use.
                 row = x.table.part(np.array([x.place]))
                 for times, table in rounds_of(goal.world, x.strategy, x.zero, row, cutoff):
-                    seconds, usd = np.maximum(times, exact), np.full(len(table), c)
-                    for i in goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
-                        self._push_columns(
-                            Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp)
-                        )
+                    each = Columns(x.strategy, x.zero, table, np.maximum(times, exact), np.full(len(table), c))
+                    for columns in in_order(goal, each):
+                        self._push_columns(columns)
         self._push_columns(rest)
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open a column node: push nodes of its shapes for each choice of spares and each number of sites."""
+        if self.goal.refuses(column, t):
+            return
         self.goal.opened(t, c, column)
         free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.goal.world, column):
@@ -350,7 +324,7 @@ class Loop(OpenNodes):
             world = goal.shapes_world
 
             def unhoused(most: int) -> bool:
-                return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+                return goal.unhoused(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)), ask=True)
 
             # Of those alone that the sites may house: none above a largest part.
             housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
@@ -373,14 +347,13 @@ class Loop(OpenNodes):
             q, least = found
             own, floor = max(t, q.bound(goal.cutoff(c), q.best_fibre)), goal.shape_floor(q, c)
             known = KnownShape(own, floor, x.column, q.shape)
-            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
+            self.push(own, floor, OpenShape(known))
             if goal.goes_on and goal.opens(own, floor):
                 self.opened.append(known)
             self.push(max(t, least), c, replace(x, rest=rest))
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
-        bounds = self.goal.price(t, c, x.state)
-        x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
+        bounds = self.goal.price(t, c, x)
         if bounds is not None:
             self.push(max(t, bounds[0]), max(c, bounds[1]), x)
 

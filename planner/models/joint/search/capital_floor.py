@@ -4,16 +4,19 @@ Racks are bounded before sites, fabrics and fibre are decided; fabrics whatever 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_world import Shape, World
+from planner.models.joint.joint_world import Shape, World, open_sites
 from planner.models.joint.search.block_ranges import NEVER
+from planner.models.joint.search.goal import Goal
 from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Floats, Ints
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
@@ -21,7 +24,7 @@ from planner.physics.site import cost
 RATIO = 1.3  # from one number of racks of the table to the next
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class MinPrices:
     """Prices for a capital floor: a fixed part, one per site, whole modules of racks, links and leaf ports of GPUs."""
 
@@ -33,25 +36,21 @@ class MinPrices:
     min_sites: int = 1
     joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre by number of sites, the last for more of them
 
-    def usd(self, racks: Any, rails: Any) -> Any:
-        """Return the capital floor in USD of `racks` racks in all, with `rails` GPUs of each cabled."""
+    def usd(self, racks: Any, rails: Any, sites: int | None = None) -> Any:
+        """Return the capital floor in USD of `racks` racks, `rails` GPUs of each cabled, at any sites or so many."""
         modules = np.ceil(racks / self.module_racks)
-        return self._any_sites_usd + modules * self.module_usd + racks * rails * self.rail_usd
+        alone = self._any_sites_usd if sites is None else self._sites_usd(sites)
+        return alone + modules * self.module_usd + racks * rails * self.rail_usd
 
-    def usd_at(self, sites: int, racks: int, rails: int) -> float:
-        """Return the capital floor in USD of a number of racks in all at a number of sites."""
-        modules = math.ceil(racks / self.module_racks)
-        return self._sites_usd(sites) + modules * self.module_usd + racks * rails * self.rail_usd
-
-    def usd_over(self, racks: Sequence[int], rails: int) -> float:
+    def usd_over(self, racks: Sequence[int], rails: int = 0) -> float:
         """Return the capital floor in USD of racks by site, each site buying whole modules."""
-        modules = sum(math.ceil(n / self.module_racks) for n in racks)
-        return self._sites_usd(len(racks)) + modules * self.module_usd + sum(racks) * rails * self.rail_usd
+        whole = sum(math.ceil(n / self.module_racks) for n in racks) * self.module_racks
+        return float(self.usd(whole, 0, len(racks))) + sum(racks) * rails * self.rail_usd
 
     def _sites_usd(self, sites: int) -> float:
         return self.fixed_usd + self.site_usd * sites + self.joined_usd[min(sites, len(self.joined_usd) - 1)]
 
-    @property
+    @cached_property
     def _any_sites_usd(self) -> float:
         # Fibre may join three sites and more where it joins no two.
         return min(self._sites_usd(n) for n in range(self.min_sites, max(self.min_sites + 1, len(self.joined_usd))))
@@ -90,7 +89,7 @@ def floor_of(world: World) -> MinPrices:
 
 
 @dataclass(kw_only=True)
-class CapitalFloor:
+class CapitalFloor(MinPrices):
     """Capital floors by racks, GPUs of each that are cabled, and sites; monotone in each.
 
     Between two counts R of the table a campus costs at least what it does at the lower one, and at least what it costs
@@ -104,20 +103,13 @@ class CapitalFloor:
     world: World
     table: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)  # by sites and place in `counts`
 
-    @cached_property
-    def floor(self) -> MinPrices:
-        """Least prices of racks and of their fabric, on which the capital floor rests."""
-        return floor_of(self.world)
-
-    @cached_property
-    def rack_usd(self) -> float:
-        """Price of a rack in USD, for the capital floor."""
-        return cost.rack_of(self.world.problem.instance.hardware).price_usd
-
-    @cached_property
-    def sites(self) -> range:
-        """Numbers of sites that may hold blocks, over which the capital floor is tabulated."""
-        return range(1, 2) if self.world.sites is None else range(self.world.sites.min_open, self.world.max_open + 1)
+    @classmethod
+    def of(cls, world: World) -> "CapitalFloor":
+        """Return the capital floor of a world's campuses, or of the racks in use of its cluster."""
+        prices = vars(floor_of(world))
+        if world.sites is None:
+            prices |= {"fixed_usd": 0.0, "module_usd": cost.rack_of(world.problem.instance.hardware).price_usd}
+        return cls(world=world, **prices)
 
     @cached_property
     def counts(self) -> Ints:
@@ -126,48 +118,84 @@ class CapitalFloor:
         found = {math.ceil(RATIO**k) for k in range(math.ceil(math.log(most) / math.log(RATIO)) + 1)} | {1}
         return np.array(sorted(x for x in found if x <= most), dtype=np.int64)
 
-    def at_sites(self, racks: Any, sites: int) -> Floats:
-        """Return the capital floor in USD, without fabrics, of `racks` racks at `sites` sites."""
-        racks = np.asarray(racks)
-        if self.world.sites is None:
-            return np.asarray(racks * self.rack_usd, dtype=np.float64)
-        at = np.clip(np.searchsorted(self.counts, racks, side="right") - 1, 0, len(self.counts) - 1)
-        usd, rest = np.zeros(at.shape), np.zeros(at.shape)
-        for place in np.unique(at):
-            usd[at == place], rest[at == place] = self._known(sites, int(place))
-        modules = np.ceil(racks / self.floor.module_racks)
-        return np.asarray(np.maximum(usd, rest + self.floor.module_usd * modules), dtype=np.float64)
+    def usd(self, racks: Any, rails: Any, sites: int | None = None) -> Floats:
+        """Return the capital floor in USD of `racks` racks, `rails` GPUs of each cabled, at any sites or so many."""
+        racks, at = np.asarray(racks), self.world.sites
+        if sites is None:
+            every = range(self.min_sites, self.world.max_open + 1)
+            least = np.minimum.reduce([self.usd(racks, 0, k) for k in every])
+            return np.asarray(least + racks * np.asarray(rails) * self.rail_usd, dtype=np.float64)
+        if at is None:
+            return np.asarray(super().usd(racks, rails, sites), dtype=np.float64)
+        places = np.clip(np.searchsorted(self.counts, racks, side="right") - 1, 0, len(self.counts) - 1)
+        least, rest = np.zeros(places.shape), np.zeros(places.shape)
+        for place in np.unique(places).tolist():
+            if (sites, place) not in self.table:
+                from planner.models.joint.shapes.site_bounds import least_campus_usd
+
+                fewest = max(int(self.counts[place]), sites)
+                self.table[sites, place] = (
+                    least_campus_usd(at, sites, fewest, 0.0),
+                    least_campus_usd(at, sites, fewest, self.module_usd / 1e6),
+                )
+            least[places == place], rest[places == place] = self.table[sites, place]
+        own = np.maximum(least, rest + self.module_usd * np.ceil(racks / self.module_racks))
+        return np.asarray(own + racks * np.asarray(rails) * self.rail_usd, dtype=np.float64)
+
+
+@dataclass(kw_only=True)
+class CapitalGoal(Goal):
+    """A search goal that counts capital: its floors by racks, and by the cheapest fabric at one site."""
+
+    # Least prices in USD of one site's fabric by its traffic and blocks, within a budget that never grows.
+    fabrics_usd: dict[object, float] = field(default_factory=dict)
+
+    @cached_property
+    def floor(self) -> MinPrices:
+        """Floors of capital in USD by racks, without the fabrics that may be built."""
+        return floor_of(self.world)
+
+    @abstractmethod
+    def capped(self, usd: float, racks: int) -> World:
+        """Return the world with a capital for a plan of some racks as budget, at most that of a useful plan."""
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Return the capital floor in USD of racks with a number of GPUs of each cabled, at any number of sites."""
-        least = np.minimum.reduce([self.at_sites(racks, k) for k in self.sites])
-        return np.asarray(least + np.asarray(racks) * np.asarray(rails) * self.floor.rail_usd, dtype=np.float64)
+        """Bound the capital in USD of a number of racks at any sites."""
+        return np.asarray(self.floor.usd(racks, rails), dtype=np.float64)
 
-    def _known(self, sites: int, place: int) -> tuple[float, float]:
-        """Return the least capital at a tabulated count of racks, and the least without the price of modules."""
-        if (sites, place) not in self.table and self.world.sites is not None:
-            from planner.models.joint.shapes.site_bounds import least_campus_usd
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Group columns by pipeline and blocks, as these have the same floor of capital, the fastest first."""
+        order = np.lexsort((t, entries))
+        return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
-            at, racks = self.world.sites, max(int(self.counts[place]), sites)
-            usd = least_campus_usd(at, sites, racks, 0.0)
-            self.table[sites, place] = usd, least_campus_usd(at, sites, racks, self.floor.module_usd / 1e6)
-        return self.table[sites, place]
+    def column_floor(self, column: Column, c: float) -> float:
+        """Raise the capital floor of columns of as many blocks, over numbers of sites; at one, by its fabric."""
+        return max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
 
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Bound the capital in USD of a column at a number of sites; at one, without spares, by its least fabric."""
+        # Few GPUs share few switches: these cost far more than the ports that are used. With spares the racks of a
+        # column do not say which are joined.
+        block, blocks = column.block, column.block.blocks(column.d)
+        if sites > 1 or self.world.templates is None or self.world.problem.calendar is not None:
+            return max(c, float(self.floor.usd(blocks * block.racks, block.rails, sites)))
+        q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
+        return max(c, float(self.floor.usd(blocks * block.racks, 0, sites)) + self.fabric_usd(q, blocks))
 
-@dataclass(slots=True)
-class LeastFabrics:
-    """Least prices in USD of one site's fabric by its traffic, within a budget that never grows; infinite if unpaid."""
+    def shape_floor(self, q: ShapeProblem, c: float) -> float:
+        """Bound the capital in USD of a shape by its racks in whole modules at each site, spares included."""
+        return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
-    within: Callable[[ShapeProblem], World]  # whose budget the fabric may spend
-    known: dict[object, float] = field(default_factory=dict)
+    def fabric_usd(self, q: ShapeProblem, blocks: int) -> float:
+        """Return the least price in USD of a fabric that joins some blocks at one site, whatever its slowdowns.
 
-    def usd(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price in USD of a fabric that joins some blocks at one site within the budget."""
+        It is infinite where the capital of a useful plan does not pay any.
+        """
         # A MW of it is paid at the site like one of racks.
         key, sites = (q.traffic, blocks), q.world.sites
-        if key not in self.known:
+        if key not in self.fabrics_usd:
             each = 0.0 if sites is None else sites.fabric_usd_per_mw
-            one = replace(q, shape=Shape((blocks,), q.shape.min_replicas), world=self.within(q))
-            x = one.options(NEVER)[blocks]
-            self.known[key] = float((x.usd + each * x.mw).min()) if len(x) else math.inf
-        return self.known[key]
+            one = Shape((blocks,), q.shape.min_replicas)
+            x = replace(q, shape=one, world=self.capped(math.inf, q.racks)).options(NEVER)[blocks]
+            self.fabrics_usd[key] = float((x.usd + each * x.mw).min()) if len(x) else math.inf
+        return self.fabrics_usd[key]

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.models.joint.joint_world import EPS, JointPlan, Target, World, open_sites, shapes, spared
 from planner.models.joint.search import first_plans
-from planner.models.joint.search.goal import Goal, Key, Ranges
+from planner.models.joint.search.goal import Goal, Key, KnownShape, OpenShape, Ranges
 from planner.models.joint.shapes.fastest_plan import FastestSearch
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
@@ -23,7 +23,6 @@ NEAR = 1.02  # above the least time on a free network: most optima lie below
 STEP = 1.1  # from one bound to the next up to which columns are listed
 FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
-DESCENTS = 6  # columns of least bound that are tried with fewer blocks
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
@@ -37,6 +36,7 @@ class FewestDays(Goal):
 
     counts_capital: ClassVar[bool] = False
     most_early: ClassVar[int] = 10  # columns that are priced as soon as they are timed, while no plan is known
+    most_descents: ClassVar[int] = 6  # columns of least bound that are tried with fewer blocks
 
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
@@ -49,9 +49,8 @@ class FewestDays(Goal):
     columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
-    # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
-    unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
+    # Whether shapes, by what their fabrics must know of them, leave no money for any fabric.
+    unpaid: dict[tuple[SiteTraffic, tuple[int, ...]], bool] = field(default_factory=dict)
     nodes: int = 0  # that were opened
 
     @property
@@ -86,17 +85,12 @@ class FewestDays(Goal):
     @property
     def has_plan_in_time(self) -> bool:
         """Whether the plan of fewest days so far meets the deadline of the instance."""
-        return self.incumbent is not None and self._in_time(self.incumbent.seconds)
+        return self.incumbent is not None and self.incumbent.seconds <= self.world.latest * (1 + EPS)
 
     @property
     def too_late(self) -> bool:
         """Whether the bound on days is beyond the instance's deadline, which no plan then meets."""
-        return not self._in_time(self.bound)
-
-    def _in_time(self, seconds: float) -> bool:
-        instance = self.world.problem.instance
-        late = instance.limits.deadline_days
-        return late is None or days_of(instance, seconds) <= late * (1 + EPS)
+        return self.bound > self.world.latest * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return keys of search nodes for the fewest days: seconds a sequence; infinite where too slow to be useful."""
@@ -121,7 +115,7 @@ class FewestDays(Goal):
             self.priced_first = first_plans.descend(self, column)
         if self.at_floor:
             return
-        first_plans.dive(self, self.world.cache.warm_starts(self.world.size))
+        first_plans.dive(self)
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             first_plans.improve(self, best, lambda: self.distance <= self.gap)
@@ -181,13 +175,14 @@ class FewestDays(Goal):
         self.free = min(self.free, t)
         self.columns.append((t, column))
         kind = id(column.strategy), column.p, column.v
-        if kind not in self.descended and len(self.descended) < DESCENTS and self.distance > CLOSE:
+        if kind not in self.descended and len(self.descended) < self.most_descents and self.distance > CLOSE:
             self.descended.add(kind)
             first_plans.descend(self, column)
 
-    def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether the fewest-days search knows that the budget pays a shape no sites or no fabrics."""
-        return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
+    def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
+        """Return whether the budget of the fewest days pays a shape no sites or, as is known, no fabrics."""
+        found = super().unhoused(q, ask=ask)
+        return found or (not ask and bool(self.unpaid) and self.unpaid.get((q.traffic, q.shape.blocks), False))
 
     def refuses(self, column: Column, seconds: float) -> bool:
         """Return whether earlier answers of the fewest-days search refuse a column's few shapes; keep its bound."""
@@ -199,50 +194,30 @@ class FewestDays(Goal):
             for shape in shapes(choice, sites)
         )
         for number, q in enumerate(every, 1):
-            if number >= FEW_SHAPES or not self.known_unhoused(q):
+            if number >= FEW_SHAPES or not self.unhoused(q, ask=False):
                 return False
         self.free = min(self.free, seconds)
         self.columns.append((seconds, column))
         return True
 
-    def pays(self, q: ShapeProblem) -> bool:
-        """Return whether the fewest-days budget may pay a shape's racks at any sites, with the least fabrics."""
-        return self.world.sites is None or q.floor_usd + q.min_fabrics_usd <= self.world.budget
-
-    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
-        """Begin the fewest-days search of an opened shape, by time."""
-        return FastestSearch(shape_problem=q, cutoff=self.most_seconds)
-
-    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
-        """Compute a shape's fastest network within the fewest-days budget, or ask the sites for a pending one."""
-        if shape.pending is None:
-            shape.pending = shape.next(self.target)
-            if shape.pending is None:
-                q = shape.shape_problem
-                if self._leaves_nothing(shape):
-                    self.unpaid.add((q.traffic, q.shape.blocks))
-                return None
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield floors of a shape's seconds by its fastest networks, each asked of the sites once it is due."""
+        q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
+        search, known = FastestSearch(shape_problem=q, cutoff=self.most_seconds), (q.traffic, q.shape.blocks)
+        while (candidate := search.next(self.target)) is not None:
             # A plan far below the incumbent is asked for at once: it closes the nodes above it.
-            soon = shape.pending.seconds * (1 + CLOSE) < self.most_seconds
-            if shape.pending.seconds > t * (1 + EPS) and not soon:
-                return shape.pending.seconds, c
-        candidate, shape.pending = shape.pending, None
-        found = shape.try_sites(candidate, self.target)
-        if found is not None:
-            self.keep(found)
-        return candidate.seconds, c
-
-    def _leaves_nothing(self, search: FastestSearch) -> bool:
-        """Return whether a shape leaves the fewest-days budget nothing for a fabric; ask few blocks anew."""
-        q = search.shape_problem
+            if candidate.seconds > t * (1 + EPS) and candidate.seconds * (1 + CLOSE) >= self.most_seconds:
+                yield candidate.seconds, c
+            t = max(t, candidate.seconds)
+            found = search.try_sites(candidate, self.target)
+            if found is not None:
+                self.keep(found)
+            yield candidate.seconds, c
+        # Where it leaves the budget nothing for a fabric, however slow; few blocks are asked anew without a cutoff.
         if math.isinf(search.cutoff):
-            return search.is_unpaid
-        if q.several or q.shape.blocks[0] >= FEW_SHAPES or (q.traffic, q.shape.blocks) in self.payable:
-            return False
-        if FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid:
-            return True
-        self.payable.add((q.traffic, q.shape.blocks))
-        return False
+            self.unpaid[known] = search.is_unpaid
+        elif not q.several and q.shape.blocks[0] < FEW_SHAPES and known not in self.unpaid:
+            self.unpaid[known] = FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid
 
     def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent of fewest days if it is faster, or as fast and cheaper."""
@@ -251,9 +226,9 @@ class FewestDays(Goal):
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
             self.incumbent = plan
             self.world.count("incumbents")
-            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
+            self.speak(plan)
 
-    def speak(self, more: str = "", choices: str = "", found: JointPlan | None = None) -> None:
+    def speak(self, found: JointPlan | None = None) -> None:
         """Report the days, bound and gap of the search; of a new plan also what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
@@ -263,9 +238,13 @@ class FewestDays(Goal):
             report(self.progress, f"no plan yet, {limit}", None, known)
             return
         value = days_of(problem.instance, best.seconds)
-        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
-        written_from = None if found is None else (problem.instance, found, value)
-        report(self.progress, line, value, known, choices, written_from)
+        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %"
+        if found is None:
+            report(self.progress, line, value, known)
+            return
+        choices = described(found)
+        line += f", ${found.capital_usd / 1e9:,.3f}B: {choices}"
+        report(self.progress, line, value, known, choices, (problem.instance, found, value))
 
 
 def described(plan: JointPlan) -> str:
@@ -291,11 +270,11 @@ class FastestOfEachKind(FewestDays):
     """The search goal of the fastest plan of each kind of layout, none slower than the rival; nodes by seconds."""
 
     most_early: ClassVar[int] = 0
+    most_descents: ClassVar[int] = 0
 
     most_shapes: int  # that are priced; the search ends unproven at the next
     kinds: dict[Kind, JointPlan] = field(default_factory=dict)
     priced: int = 0
-    at: float = 0.0  # seconds of the column that was opened last
 
     @property
     def most_seconds(self) -> float:
@@ -314,27 +293,17 @@ class FastestOfEachKind(FewestDays):
         """End the search for the fastest of each kind at the limit on priced shapes."""
         return self.ended
 
-    def opened(self, t: float, c: float, column: Column) -> None:
-        """Remember the seconds a sequence of the column opened last, whose kind may have a faster plan."""
-        self.at = t
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether the kind of layout of a column already has a plan as fast."""
+        self.incumbent = self.kinds.get(kind_of(column))
+        return self.incumbent is not None and self.incumbent.seconds <= seconds * (1 + EPS)
 
-    def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Close a column whose kind of layout already has a plan as fast: an infinite floor."""
-        known = self.kinds.get(kind_of(column))
-        return math.inf if known is not None and known.seconds <= self.at * (1 + EPS) else c
-
-    def begin_shape(self, q: ShapeProblem) -> FastestSearch:
-        """Begin and count the search of a shape by time, limited by the fastest plan of its kind."""
-        self.priced += 1
-        self.incumbent = self.kinds.get(kind_of(q.column))
-        return FastestSearch(shape_problem=q, cutoff=self.target.cutoff)
-
-    def price(self, t: float, c: float, shape: FastestSearch) -> tuple[float, float] | None:
+    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
         """Advance the search of a shape by a step, under the time of the fastest plan of its kind."""
-        self.incumbent = self.kinds.get(kind_of(shape.shape_problem.column))
-        if self.incumbent is not None and self.incumbent.seconds <= t * (1 + EPS):
+        if self.refuses(x.known.column, t):
             return None
-        return super().price(t, c, shape)
+        self.priced += x.steps is None
+        return super().price(t, c, x)
 
     def keep(self, plan: JointPlan) -> None:
         """Keep a plan as that of its kind of layout if it is faster, or as fast and cheaper."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.models.joint.joint_world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
+from planner.models.joint.search.capital_floor import CapitalGoal
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
@@ -49,11 +50,14 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, known: list[tuple[float, JointPlan]]) -> None:
+def dive(goal: Goal) -> None:
     """Find a search's first plan from the plans of other sizes, else among the columns of a sample of strategies."""
-    # The sample is searched by the columns that are fastest on a free network.
-    for size, plan in known:
-        descend(goal, rescaled(plan.column, goal.world.size / size))
+    # The plans are those of the nearest sizes below and above. The sample is searched by the columns that are fastest
+    # on a free network.
+    own, plans = goal.world.size, goal.world.cache.plans
+    for size in (max((x for x in plans if x <= own), default=None), min((x for x in plans if x > own), default=None)):
+        if size is not None:
+            descend(goal, rescaled(plans[size].column, own / size))
     if goal.has_plan:
         return
     best = goal.cutoff(0.0)
@@ -237,12 +241,18 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     refused, sites = whole + 1, goal.world.sites
     few = first and sites is not None and sites.designed  # a refusal takes seconds there
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
+
+    def priced_with(replicas: int) -> bool | None:
+        """Return whether a plan with other replicas and its best micro-batches is paid; None if over the cutoff."""
+        cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
+        fewer, seconds = _filled(goal.world, column, replicas, cutoff)
+        return _priced(goal, fewer) if seconds < cutoff else None
+
     for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
-        fewer = _with_replicas(goal, column, min(column.d, blocks * each))
-        if fewer is None and priced:
+        found = priced_with(min(column.d, blocks * each))
+        if found is None and priced:
             return True
-        if fewer is not None:
-            found = _priced(goal, fewer)
+        if found is not None:
             priced, refused = priced or found, refused if found else blocks
             if found and first:
                 return True
@@ -251,16 +261,14 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     paid = refused
     while not priced and paid > 1:
         paid = paid * 7 // 8 if goal.has_plan else paid // 2
-        fewer = _with_replicas(goal, column, paid * each)
-        if fewer is None and goal.has_plan:
+        found = priced_with(paid * each)
+        if found is None and goal.has_plan:
             return False
-        priced = fewer is not None and _priced(goal, fewer)
+        priced = bool(found)
         refused = refused if priced else paid
     for _ in range(BISECTIONS if priced and not first else 0):
         middle = (paid + refused) // 2
-        fewer = _with_replicas(goal, column, middle * each)
-        found = fewer is not None and _priced(goal, fewer)
-        paid, refused = (middle, refused) if found else (paid, middle)
+        paid, refused = (middle, refused) if priced_with(middle * each) else (paid, middle)
     return priced
 
 
@@ -279,20 +287,19 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a first plan of a column with the most spares paid, of a given shape or the most even; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):
-        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else _first_shape(goal, choice)
+        q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else None
+        for sites in open_sites(goal.world, choice) if shape is None else ():
+            # The most even one of so many sites that the budget may pay, spares included, and that may be in time.
+            found, _ = next(goal.useful_shapes(choice, shapes(choice, sites), 0.0), (None, 0.0))
+            if found is not None and goal.opens(found.bound(goal.cutoff(0.0), found.best_fibre), 0.0):
+                q = found
+                break
         if q is not None and q.min_stretch <= MUCH_STOPPED * q.free_stretch:
             plan = fastest(q, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
             if plan is not None:
                 goal.keep(plan)
             return plan is not None
     return False
-
-
-def _with_replicas(goal: Goal, column: Column, replicas: int) -> Column | None:
-    """Return a first plan's column with other replicas and its best micro-batches; None where over the cutoff."""
-    cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
-    found, seconds = _filled(goal.world, column, replicas, cutoff)
-    return found if seconds < cutoff else None
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
@@ -306,21 +313,14 @@ def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple
     return found[i], seconds
 
 
-def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
-    """Return the most even shape for a column's first plan, spares included, that the budget may pay."""
-    for sites in open_sites(goal.world, column):
-        q, _ = next(goal.useful_shapes(column, shapes(column, sites), 0.0), (None, 0.0))
-        if q is not None and goal.opens(q.bound(goal.cutoff(0.0), q.best_fibre), 0.0):
-            return q
-    return None
+def least_usd(goal: CapitalGoal, column: Column) -> float:
+    """Bound the capital in USD of a first plan's column at any number of sites, before its fabric is known."""
+    racks = column.block.blocks(column.d) * column.block.racks
+    bounds = (float(goal.floor.usd(racks, column.block.rails, k)) for k in open_sites(goal.world, column))
+    return min(bounds, default=math.inf)
 
 
-def least_usd(goal: Goal, column: Column) -> float:
-    """Bound the capital in USD of a first plan's column at any number of sites."""
-    return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
-
-
-def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: CapitalGoal) -> Iterator[tuple[float, Column]]:
     """Yield (floor of capital, column) for cheap first plans, of sampled strategies, that meet the cutoff."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
@@ -352,7 +352,7 @@ def cheap_columns(goal: Goal) -> Iterator[tuple[float, Column]]:
         yield usd, column
 
 
-def grown(goal: Goal, column: Column, most: int) -> Column | None:
+def grown(goal: CapitalGoal, column: Column, most: int) -> Column | None:
     """Return a late column for a first plan with the fewest more blocks that bring its time under the search limit."""
     # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
     # steps than a few, or costs more than a plan that is known.

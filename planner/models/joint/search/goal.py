@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from planner.models.joint.joint_world import JointPlan, Shape, World
+from planner.models.joint.joint_world import CENTS, JointPlan, Shape, World
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
@@ -72,6 +72,24 @@ def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines, under any ZeRO stage, without floors of a goal yet."""
     none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
     return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
+
+
+@dataclass(slots=True)
+class KnownShape:
+    """A shape that a search opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
+
+    seconds: float
+    usd: float
+    column: Column
+    shape: Shape
+
+
+@dataclass(slots=True)
+class OpenShape:
+    """Search node: an opened shape, what later goals know of it, and the floors that pricing it yields."""
+
+    known: KnownShape
+    steps: Iterator[tuple[float, float]] | None = None
 
 
 @dataclass(kw_only=True)
@@ -159,10 +177,6 @@ class Goal(ABC):
         most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
-    def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges of blocks whose pipelines may be useful to the goal, whatever seconds and capital."""
-        return x
-
     def strategy_usd(self, s: Strategy) -> float:
         """Bound a strategy's capital in USD as the goal counts it, before its pipelines are known."""
         return 0.0
@@ -210,21 +224,13 @@ class Goal(ABC):
         """Bound the capital in USD of a shape, as the goal counts it."""
         return c
 
-    def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether the goal's budget is known, without asking the sites, to pay none for a shape."""
-        return q.known_unhoused
-
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether the goal's budget is known to pay no shape of a column before that is timed."""
+        """Return whether a column, asked before it is timed and when it is opened, is of no use to the goal."""
         return False
 
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the goal's budget may pay sites for a shape; if not, it pays none for less even ones."""
-        return q.may_be_housed
-
-    def pays(self, q: ShapeProblem) -> bool:
-        """Return whether the goal's budget may pay the racks of a shape."""
-        return True
+    def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
+        """Return whether the goal's budget pays no sites for a shape, nor for less even ones, as is known or asked."""
+        return not q.may_be_housed if ask else q.known_unhoused
 
     @property
     def shapes_world(self) -> World:
@@ -240,30 +246,28 @@ class Goal(ABC):
             q, least = ShapeProblem(world=self.shapes_world, column=column, shape=shape), 0.0
             if math.isinf(q.min_stretch):  # it never runs; less even shapes may differ
                 continue
-            unhoused = self.known_unhoused(q)  # before its time, which takes longer to bound
+            unhoused = self.unhoused(q, ask=False)  # before its time, which takes longer to bound
             if not unhoused:
                 fewest = max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1)
                 even = replace(q, shape=replace(shape, min_replicas=fewest))
                 least = even.bound(self.cutoff(c), q.best_fibre, stretch=q.free_stretch)
                 if not self.opens(least, c):
                     return
-                unhoused = not self.houses(q)
+                unhoused = self.unhoused(q, ask=True)
             if unhoused and not column.spare_target:
                 return
-            if not unhoused and self.pays(q):
+            # Its racks at any sites, with the least fabrics, may be over the budget too.
+            if not unhoused and (q.world.sites is None or q.floor_usd + q.min_fabrics_usd <= q.world.budget + CENTS):
                 yield q, least
 
-    @abstractmethod
-    def begin_shape(self, q: ShapeProblem) -> Any:
-        """Return the goal's search state of a shape that is opened, which `price` receives."""
-
-    @abstractmethod
-    def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
+    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
         """Advance the goal's search of a shape by a step, which may keep plans; return floors of the rest, if any."""
+        x.steps = self.steps(x.known, t, c) if x.steps is None else x.steps
+        return next(x.steps, None)
 
-    def least_usd(self, shape: Any) -> float:
-        """Return the least capital in USD that pricing a shape left for plans that later goals may keep."""
-        return 0.0
+    @abstractmethod
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield rising floors of the seconds and capital of a shape's plans that are left; keep those of use."""
 
     @abstractmethod
     def keep(self, plan: JointPlan) -> None:

@@ -13,18 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
-from planner.models.joint.search.block_ranges import by_blocks
-from planner.models.joint.search.capital_floor import LeastFabrics, MinPrices
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.search.capital_floor import CapitalGoal
 from planner.models.joint.search.fewest_days import FewestDays, described
 from planner.models.joint.search.first_plans import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import Goal, Key, Ranges
+from planner.models.joint.search.goal import Key, KnownShape, OpenShape, Ranges
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
-from planner.models.joint.strategy_tables import StrategyTable, strategy_racks
+from planner.models.joint.strategy_tables import strategy_racks
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 
@@ -37,47 +36,36 @@ CLOSE = 0.97  # of the capital of a plan, above which none is asked for
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
 
-@dataclass(slots=True)
-class ShapeByCapital:
-    """A shape in the search for least capital, with its bounds in USD and its plans."""
-
-    problem: ShapeProblem
-    steps: Iterator[float | JointPlan] | None = None  # its lower bounds and plans, once it was begun
-    usd: float = math.inf  # capital of its plan that was found last, of which the fastest as cheap was not sought yet
-    least_usd: float = 0.0  # capital that none of its plans is below
-    found: bool = False  # whether a plan of it was found, so that later bounds are of the others alone
-
-
 @dataclass(kw_only=True)
-class LeastCapital(Goal):
+class LeastCapital(CapitalGoal):
     """The search goal of least capital by a deadline; nodes are opened by capital, up to the cheapest plan's."""
 
+    seeks_cheap: ClassVar[bool] = True  # first plans, where none is known
     most_grown: ClassVar[int] = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 
-    floor: MinPrices
     limit: float  # the most seconds a sequence
-    budget: float  # the most capital
+    budget: float = math.inf  # the most capital, at most the world's
     progress: Callable[[str], None] = lambda _: None  # told of each better plan, and now and then of the bound
-    ties: bool = True  # the fastest of the cheapest is sought; else a plan not cheaper by more than `gap` is of no use
-    gap: float = 0.0
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     ended_early: bool = False  # at that gap, or at the known floor
     seeks: bool = False  # whether no plan was known at first
-    fabrics: LeastFabrics = field(default_factory=lambda: LeastFabrics(within=lambda q: q.world))
     bound: float = 0.0  # on the capital of every plan
     known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
     first: Column | None = None  # of a plan at hand, priced before any other
 
+    def __post_init__(self) -> None:
+        self.budget = min(self.budget, self.world.budget)
+
     @property
     def capital(self) -> float:
         """Most capital in USD at which a plan matters to the search for least capital."""
-        if self.incumbent is None:
-            return self.budget + CENTS
-        usd = self.incumbent.capital_usd
-        if not self.ties:
-            return usd / (1 + self.gap) - 2 * CENTS
-        return min(self.budget, usd * (1 + self.within)) + CENTS
+        return self._most_usd + CENTS
+
+    @property
+    def _most_usd(self) -> float:
+        best = self.incumbent
+        return self.budget if best is None else min(self.budget, best.capital_usd * (1 + self.within))
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return capital as the keys of search nodes; infinite where no plan is cheaper, or as cheap and faster."""
@@ -111,7 +99,7 @@ class LeastCapital(Goal):
         """Seek cheap first plans: price the columns of least floor, of sampled strategies, that meet the deadline."""
         if self.first is not None:
             self._try(0.0, self.first)
-        if self.incumbent is not None:
+        if self.incumbent is not None or not self.seeks_cheap:
             return
         self.seeks = True
         for usd, column in cheap_columns(self):
@@ -140,7 +128,7 @@ class LeastCapital(Goal):
     def _seek(self, near: JointPlan, usd: float) -> None:
         """Keep a fast plan for an amount of capital, a few choices from another, if it meets the deadline."""
         # A time limit that comes meanwhile leaves the best that was found.
-        world, sites = self.world_of(usd), self.world.sites
+        world, sites = self.capped(usd, 0), self.world.sites
         goal = FewestDays(world=world, rival=self.limit)
         if sites is not None:
             sites.pay(world.problem.instance)
@@ -149,8 +137,13 @@ class LeastCapital(Goal):
         finally:
             if sites is not None:
                 sites.pay(self.world.problem.instance)
-            if goal.incumbent is not None:
-                self.keep(self._priced(goal.incumbent))
+            found = goal.incumbent
+            if found is not None and sites is None:  # its racks are paid as this search counts them
+                racks = [g * found.column.block.racks for g in found.shape.blocks]
+                fabrics = sum(t.usd for t in found.templates.values())
+                found = replace(found, capital_usd=self.floor.usd_over(racks) + fabrics)
+            if found is not None:
+                self.keep(found)
 
     def timed(self, column: Column, seconds: float) -> None:
         """Grow each kind's first late column to meet the deadline, while the least capital is far from its bound."""
@@ -171,7 +164,7 @@ class LeastCapital(Goal):
             shape = next(shapes(choice, sites), None)
             if shape is None:
                 continue
-            for step in self._search(ShapeProblem(world=self.shapes_world, column=choice, shape=shape), usd):
+            for step in self._search(KnownShape(0.0, usd, choice, shape), usd):
                 if isinstance(step, JointPlan):
                     self.keep(step)
                     return
@@ -198,10 +191,6 @@ class LeastCapital(Goal):
         """Bound the capital in USD of a strategy by the racks that do its layers' work by the deadline."""
         return float(self.floor.usd(*strategy_racks(s, self.limit * (1 + EPS))))
 
-    def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital in USD of a number of racks by the goal's least prices."""
-        return np.asarray(self.floor.usd(racks, rails), dtype=np.float64)
-
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that the cheapest plan's capital may pay."""
         found: Ints = self.floor.max_blocks(self.capital, x.of.rows.racks[x.at], x.of.rows.rails[x.at])
@@ -219,82 +208,46 @@ class LeastCapital(Goal):
     def _top(self, usd: float) -> float:
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
 
-    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Group columns by pipeline and blocks where the floor of their capital is to be sharpened."""
-        return by_blocks(entries, t) if self._builds_fabrics else super().groups(entries, t, c)
-
-    @property
-    def _builds_fabrics(self) -> bool:
-        """Whether a column's racks determine the fabrics in its capital floor: with spares they do not."""
-        return self.world.templates is not None and self.world.problem.calendar is None
-
-    def column_floor(self, column: Column, c: float) -> float:
-        """Raise the capital floor of columns of as many blocks, over numbers of sites; at one, by its fabric."""
-        # Few GPUs share few switches: these cost far more than the ports that are used.
-        if not self._builds_fabrics:
-            return c
-        bounds, block, blocks = list[float](), column.block, column.block.blocks(column.d)
-        for sites in open_sites(self.world, column):
-            if sites > 1:
-                bounds.append(self.sites_floor(column, sites, c))
-                continue
-            q = ShapeProblem(world=self.shapes_world, column=column, shape=Shape((blocks,), column.d))
-            alone = replace(self.floor, rail_usd=0.0).usd_at(1, blocks * block.racks, block.rails)
-            bounds.append(alone + self.fabrics.usd(q, blocks))
-        return max(c, min(bounds, default=c))
-
-    def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital in USD of a column at a number of sites by the goal's least prices."""
-        block = column.block
-        return max(c, self.floor.usd_at(sites, block.blocks(column.d) * block.racks, block.rails))
-
-    def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound the capital in USD of a shape by the least prices of whole modules at each site."""
-        return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
-
     @property
     def shapes_world(self) -> World:
         """The world with the most capital of a useful plan as its budget, where plans differ in capital."""
-        return self.world_of(self.budget if self.incumbent is None else self.incumbent.capital_usd * (1 + self.within))
+        return self.capped(math.inf, 0)
 
-    def world_of(self, usd: float) -> World:
-        """Return the world of the search with another capital as budget, where plans differ in capital."""
-        world = self.world
+    def capped(self, usd: float, racks: int) -> World:
+        """Return the world with a capital as budget, at most that of a useful plan, where plans differ in capital."""
+        usd, world = min(usd, self._most_usd), self.world
         alike = world.sites is None and world.templates is None
         return world if alike or not math.isfinite(usd) else world.with_budget(usd)
 
-    def begin_shape(self, q: ShapeProblem) -> ShapeByCapital:
-        """Begin the search of a shape by capital."""
-        return ShapeByCapital(q)
-
-    def price(self, t: float, c: float, shape: ShapeByCapital) -> tuple[float, float] | None:
+    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
         """Advance a shape's search by capital to a bound or plan; one as dear as the cheapest to its fastest."""
         best = self.incumbent
-        if best is not None and c >= best.capital_usd - CENTS:
-            limit = min(self.cutoff(c), best.seconds * (1 - EPS))
-            found = fastest(replace(shape.problem, world=self.world_of(best.capital_usd)), limit)
-            if found is not None:
-                self.keep(self._priced(found))
-            return None
-        if shape.steps is None:
-            shape.steps = self._search(replace(shape.problem, world=self.shapes_world), c)
-        step = next(shape.steps, None)
-        if step is None:
-            usd, shape.usd = shape.usd, math.inf
-            shape.least_usd = shape.least_usd if shape.found else math.inf
-            return t, usd
-        if not isinstance(step, JointPlan):
-            shape.least_usd = shape.least_usd if shape.found else step
-            return t, step
-        self.keep(step)
-        shape.usd, shape.found = step.capital_usd, True
-        return t, c
+        if best is None or c < best.capital_usd - CENTS:
+            return super().price(t, c, x)
+        world, limit = self.capped(best.capital_usd, 0), min(self.cutoff(c), best.seconds * (1 - EPS))
+        found = fastest(ShapeProblem(world=world, column=x.known.column, shape=x.known.shape), limit)
+        if found is not None:
+            self.keep(found)
+        return None
 
-    def least_usd(self, shape: ShapeByCapital) -> float:
-        """Return the capital in USD below which a shape has no plan by the deadline."""
-        return shape.least_usd
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield floors of a shape's capital in USD, behind its plans that of the last, as cheap ones may be faster."""
+        usd = math.inf  # of the plan that was found last; later bounds are of the others alone
+        for step in self._search(x, c):
+            if isinstance(step, JointPlan):
+                self.keep(step)
+                usd = step.capital_usd
+                yield t, c
+                continue
+            if math.isinf(usd):
+                x.usd = max(x.usd, step)
+            yield t, step
+        if math.isinf(usd):
+            x.usd = math.inf
+        yield t, usd
 
-    def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
+    def _search(self, x: KnownShape, usd: float) -> Iterator[float | JointPlan]:
+        q = ShapeProblem(world=self.shapes_world, column=x.column, shape=x.shape)
         return CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor).steps()
 
     def keep(self, plan: JointPlan) -> None:
@@ -302,21 +255,14 @@ class LeastCapital(Goal):
         before = self.incumbent
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
-        if before is None or plan.capital_usd < before.capital_usd - CENTS or plan.seconds < before.seconds * (1 - EPS):
+        more = 0.0 if before is None else plan.capital_usd - before.capital_usd  # a dearer plan only ties
+        if before is None or more < -CENTS or (more <= CENTS and plan.seconds < before.seconds * (1 - EPS)):
             self.incumbent = plan
             self.world.count("incumbents")
             instance, usd, choices = self.world.problem.instance, plan.capital_usd, described(plan)
             days = days_of(instance, plan.seconds)
             line = f"${usd / 1e9:,.3f}B, {days:,.2f} days: {choices}"
             report(self.progress, line, usd, self.bound or None, choices, (instance, plan, days))
-
-    def _priced(self, plan: JointPlan) -> JointPlan:
-        """Return a plan with its racks at the prices of the least-capital search; with a grid it keeps its own."""
-        if self.world.sites is not None:
-            return plan
-        racks = [g * plan.column.block.racks for g in plan.shape.blocks]
-        fabrics = sum(t.usd for t in plan.templates.values())
-        return replace(plan, capital_usd=replace(self.floor, rail_usd=0.0).usd_over(racks, 0) + fabrics)
 
 
 Rank = tuple[float, ...]
@@ -326,18 +272,18 @@ Rank = tuple[float, ...]
 class LeastRank(LeastCapital):
     """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
 
-    most_grown: ClassVar[int] = 0  # a plan that ties is known
+    seeks_cheap: ClassVar[bool] = False  # a plan that ties is known
+    most_grown: ClassVar[int] = 0
 
     rank: Callable[[JointPlan], Rank]
-    least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
-    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
-    pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]] | None = None
+    least_rank: Callable[[Column], tuple[Any, ...]]  # one that no plan of a column is below, or of an array of them
     best: Rank  # that a plan must be below
     enough: Rank = ()  # at which the search ends
     most_shapes: int  # that are priced; the search ends unproven at the next
     most_nodes: int  # that are opened, likewise
     priced: int = 0
     nodes: int = 0
+    chosen: JointPlan | None = None  # of the least rank so far; the incumbent is none, as all that tie are of use
 
     @property
     def goes_on(self) -> bool:
@@ -345,14 +291,9 @@ class LeastRank(LeastCapital):
         return True
 
     @property
-    def capital(self) -> float:
-        """Most capital in USD at which a plan ties in the search for the least rank."""
-        return self.budget + CENTS
-
-    def begin(self) -> None:
-        """Price the column of a known plan first in the search for the least rank."""
-        if self.first is not None:
-            self._try(0.0, self.first)
+    def has_plan(self) -> bool:
+        """Whether the search for the least rank has found a plan of a lower one."""
+        return self.chosen is not None
 
     @property
     def ended(self) -> bool:
@@ -368,42 +309,33 @@ class LeastRank(LeastCapital):
         """Return whether no plan of a column can have the least rank, which is known before it is timed."""
         return not self.least_rank(column) < self.best
 
-    def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital in USD of a column at a number of sites; infinite where it has no lower rank."""
-        return super().sites_floor(column, sites, c) if self.least_rank(column) < self.best else math.inf
+    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
+        """Advance a shape's search to a capital bound or to its cheapest plan, while its rank may be lower."""
+        return None if self.refuses(x.known.column, t) else super().price(t, c, x)
 
-    @property
-    def shapes_world(self) -> World:
-        """The world with the most capital of a tied plan as its budget, to price shapes for the least rank."""
-        return self.world_of(self.budget)
-
-    def price(self, t: float, c: float, shape: ShapeByCapital) -> tuple[float, float] | None:
-        """Advance a shape's search to a capital bound or to its cheapest plan, kept if its rank is lower."""
-        if not self.least_rank(shape.problem.column) < self.best:
-            return None
-        if shape.steps is None:
-            self.priced += 1
-            shape.steps = self._search(replace(shape.problem, world=self.shapes_world), c)
-        step = next(shape.steps, None)
-        if step is None:
-            return None
-        if not isinstance(step, JointPlan):
-            return t, step
-        self.keep(step)
-        return None
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield floors of a shape's capital in USD up to its cheapest plan, which is kept if its rank is lower."""
+        self.priced += 1
+        for step in self._search(x, c):
+            if isinstance(step, JointPlan):
+                self.keep(step)
+                return
+            yield t, step
 
     def keep(self, plan: JointPlan) -> None:
-        """Make a plan the incumbent of least rank if it ties and its rank is lower."""
+        """Choose a plan of least rank if it ties and its rank is lower."""
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
         rank = self.rank(plan)
         if rank < self.best:
-            self.incumbent, self.best = plan, rank
+            self.chosen, self.best = plan, rank
             self.world.count("incumbents")
 
-    def worthwhile(self, x: Ranges) -> Ranges:
-        """Return the ranges of blocks whose pipelines may hold a plan of the least rank, where these are ranked."""
-        if self.pipeline_ranks is None:
-            return x
-        ranks, best = self.pipeline_ranks(x.of, self.best)
-        return x.part(np.flatnonzero(ranks[x.at] <= best))
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of each range that tie; none of pipelines that cannot have the least rank."""
+        rows, low = x.of.rows, np.zeros(1, dtype=bool)
+        every: dict[str, Any] = {"p": rows.p[x.at], "v": rows.v[x.at]}
+        ranks = self.least_rank(Column(strategy=x.of.strategy, zero=0, d=1, m=1, **every))
+        for own, best in zip(reversed(ranks), reversed(self.best), strict=True):
+            low = (own < best) | ((own == best) & low)
+        return np.where(low, super().most_blocks(x), 0)

@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.free_network import racks_of
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
-from planner.models.joint.search.block_ranges import NEVER, by_blocks
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.capital_floor import CapitalFloor, LeastFabrics
-from planner.models.joint.search.goal import Goal, Key, Ranges, Stopped, all_ranges
+from planner.models.joint.search.capital_floor import CapitalFloor, CapitalGoal
+from planner.models.joint.search.goal import Key, KnownShape, Ranges, Stopped, all_ranges
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.strategy_tables import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of
-from planner.physics.training.layer_time import days_of
 
 HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
@@ -115,17 +114,8 @@ class Front:
                 yield seconds, usd
 
 
-@dataclass(slots=True)
-class ShapeInBoxes:
-    """A shape in the curve's search, with refused (capital, seconds): within the capital no plan takes less time."""
-
-    problem: ShapeProblem
-    by_fabric: bool = False  # its floor of capital has the fabrics of its tables
-    refused: list[tuple[float, float]] = field(default_factory=list)
-
-
 @dataclass(kw_only=True)
-class WholeCurve(Goal):
+class WholeCurve(CapitalGoal):
     """The search goal of the whole curve of money against days; nodes of the largest gaps first, down to epsilon."""
 
     epsilon: float
@@ -147,7 +137,7 @@ class WholeCurve(Goal):
     @cached_property
     def floor(self) -> CapitalFloor:
         """Capital floors by racks of the curve's search."""
-        return CapitalFloor(world=self.world)
+        return CapitalFloor.of(self.world)
 
     @cached_property
     def fitting(self) -> dict[Strategy, Ints]:
@@ -163,9 +153,7 @@ class WholeCurve(Goal):
         """Set the slowest plans of the curve's box before its search, by the deadline and the least floor of time."""
         tables = ((table_of(self.world, s), at) for s, at in self.fitting.items())
         least = [float(min_seconds(of.strategy, of.rows.part(at), of.each[at], of.once[at]).min()) for of, at in tables]
-        deadline = self.world.problem.instance.limits.deadline_days
-        late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
-        self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
+        self.front.slowest = min(self.world.latest * (1 + EPS), SLOWEST * min(least, default=math.inf))
 
     def run(self) -> Stopped:
         """Search the curve until every gap is within epsilon or a limit comes; return which came first."""
@@ -197,10 +185,6 @@ class WholeCurve(Goal):
         self.proven = min(self.proven, max(gap, self.epsilon))
         self.progress(self)
 
-    def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital in USD of a number of racks at any sites, for the curve's search."""
-        return self.floor.usd(racks, rails)
-
     def most_blocks(self, x: Ranges) -> Ints:
         """Return all blocks of each range, as no one capital limits the plans of the curve."""
         return x.high
@@ -227,37 +211,15 @@ class WholeCurve(Goal):
         """Return all blocks of each range, and the seconds under which columns have much of the gap to the curve."""
         return x.high, self.front.cutoff(x.usd, max(self.covered, -HOT * key))
 
-    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Group the curve's columns by pipeline and blocks, as these have the same floor of capital."""
-        return by_blocks(entries, t)
-
     def column_floor(self, column: Column, c: float) -> float:
         """Raise the curve's capital floor of columns of as many blocks, over sites and fabric; price the first."""
-        usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
+        usd = super().column_floor(column, c)
         self._price_once(column, usd, min(0.5, -self.loop.current))
         return usd
 
-    def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital in USD of the curve's column at sites; at one, without spares, by its least fabric."""
-        block, blocks = column.block, column.block.blocks(column.d)
-        without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
-        if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
-            return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
-        q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
-        return max(c, without_fabric + self.fabrics.usd(q, blocks))
-
-    def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound from below the capital in USD of a shape on the curve by its racks, spares included."""
-        without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
-        return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
-
-    def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return False, as the curve has no one budget: a capital alone decides whether sites are paid."""
+    def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
+        """Return False, as the curve has no one budget: some capital may pay the sites of any shape."""
         return False
-
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return True, as some capital of the curve may pay the sites of any shape."""
-        return True
 
     def opened(self, t: float, c: float, column: Column) -> None:
         """Price a column for the curve that is opened at its time on a free network."""
@@ -288,67 +250,50 @@ class WholeCurve(Goal):
                     self.keep(plan)
                     return
 
-    @cached_property
-    def fabrics(self) -> LeastFabrics:
-        """Least prices in USD of one site's fabric within the curve's box, whatever its slowdowns."""
-
-        def within(q: ShapeProblem) -> World:
-            return self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
-
-        return LeastFabrics(within=within)
-
     def capped(self, usd: float, racks: int) -> World:
         """Return the world with a capital for a plan of some racks as budget, at most that of the curve's box."""
         usd = min(usd, self.front.most_usd)
+        if math.isinf(usd):
+            return self.world
         if self.world.sites is None:
-            usd += self.world.owned_usd - racks * self.floor.rack_usd
+            usd += self.world.owned_usd - racks * self.floor.module_usd
         return self.world.with_budget(max(usd, 1.0))
 
     def keep(self, plan: JointPlan) -> None:
         """Add a plan to the curve's front at its capital; in a cluster only the racks it uses are counted."""
         usd = plan.capital_usd
         if self.world.sites is None:
-            usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
+            usd = usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.module_usd
         self.front.add(plan.seconds, usd, plan)
 
-    def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
-        """Begin the curve's search of a shape, with no box refused yet."""
-        return ShapeInBoxes(q)
-
-    def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
-        """Advance a shape to a higher floor of capital, then to plans in every box that the curve leaves open."""
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield a higher floor of a shape's capital in USD, by its fabrics; then keep plans in every box left open."""
+        q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
+        fabrics = 0.0 if self.world.templates is None else sum(self.fabric_usd(q, g) for g in q.shape.blocks)
+        c = max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks]) + fabrics)
+        yield t, c
         # First one near the floors, whether it is covered or not: it covers shapes like it.
-        q = shape.problem
-        if not shape.by_fabric:
-            shape.by_fabric = True
-            without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
-            fabrics = 0.0 if self.world.templates is None else sum(self.fabrics.usd(q, g) for g in q.shape.blocks)
-            return t, max(c, without_fabric + fabrics)
         near = c * (1 + max(self.covered / 2, NEAR))
-        late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
-        if t < late:
-            self._fastest(shape, late, near)
+        late = self.front.cutoff(near, 0.0)
+        box: tuple[float, float] | None = (late, near) if t < late * (1 - 2 * EPS) else None
+        refused: list[tuple[float, float]] = []  # (seconds, capital): no plan within the capital takes less time
         while True:
-            left = (b for b in self.front.boxes(t, c, self.covered) if not self._refused(shape, *b))
-            box = next(left, None)
             if box is None:
-                return None
-            self._fastest(shape, box[0] * (1 - 2 * EPS), box[1])
-
-    @staticmethod
-    def _refused(x: ShapeInBoxes, seconds: float, usd: float) -> bool:
-        """Return whether a shape is known to have no plan in a box of the curve, seconds rounded."""
-        return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
-
-    def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
-        """Seek a shape's fastest plan in a box of the curve, and record the part of the box that it refuses."""
-        # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
-        self.world.count("questions of the curve")
-        q = x.problem
-        plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
-        x.refused.append((usd, late if plan is None else plan.seconds))
-        if plan is not None:
-            self.keep(plan)
+                left = (
+                    (late, usd)
+                    for late, usd in self.front.boxes(t, c, self.covered)
+                    if not any(known >= late * (1 - 3 * EPS) and most >= usd for known, most in refused)
+                )
+                box = next(left, None)
+            if box is None:
+                return
+            # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
+            self.world.count("questions of the curve")
+            late, usd, box = box[0] * (1 - 2 * EPS), box[1], None
+            plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
+            refused.append((late if plan is None else plan.seconds, usd))
+            if plan is not None:
+                self.keep(plan)
 
 
 def racks_with_spares(plan: JointPlan) -> int:

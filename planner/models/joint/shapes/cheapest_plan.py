@@ -204,7 +204,7 @@ class CheapestSearch(FastestSearch):
         """Bound a cheapest plan's capital without fabrics at `waves` wavelengths, round trips up to `rtt` ms."""
         q = self.shape_problem
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        alone = replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
+        alone = self.floor_usd.usd_over(racks)
         if self._prices is None:
             return alone
         fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0

@@ -95,7 +95,6 @@ class FastestSearch:
     asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
     # The split of layers by slowdowns and wavelengths, at the shortest round trip.
     timed: dict[tuple[float, float, int], LayerSplit] = field(default_factory=dict)
-    pending: NetworkCandidate | None = None  # found, and not asked of the sites yet
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
     @property
