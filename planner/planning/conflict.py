@@ -1,9 +1,7 @@
 """Why no plan exists: a smallest set of conflicting limits and pins that no plan meets together."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -97,29 +95,23 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         kept = [] if freed.plan is None and conflicting(frozenset()) else kept
     reason = _reason(instance, kept)
     if "limits.budget_usd" in kept:
-        reason += _enough(instance, least_cost_briefly(instance, options, deadline))
+        reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
 
 
-def least_cost_briefly(
-    instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
+def briefly(
+    question: Instance, options: Options, clock: Deadline, cache: JointCache | None = None, *, cheapest: bool
 ) -> JointSolution | None:
-    """Return the cheapest plan without the budget in conflict, to within 5 %; None where time runs out first."""
-    search = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
-    return _briefly(search, instance.replaced(limits__budget_usd=None), options, deadline, cache)
+    """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
 
-
-def _briefly(
-    search: Callable[..., JointSolution],
-    question: Instance,
-    options: Options,
-    clock: Deadline,
-    cache: JointCache | None,
-) -> JointSolution | None:
-    """Run a search for a conflict's reason to within 5 %, ten seconds at most; None where it has no answer."""
+    It is within 5 %, and the search ends in ten seconds; None where it has no answer.
+    """
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, clock.left))
     try:
-        return search(question, options, lambda _: None, cache=cache)
+        if cheapest:  # no reason names a bound on the days of every plan
+            question = question.replaced(limits__budget_usd=None)
+            return solve_joint_cost(question, options, lambda _: None, cache=cache, days=False)
+        return solve_joint(in_fewest_days(question), options, lambda _: None, cache=cache)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -167,11 +159,11 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    rules, within, cache = ["limits.deadline_days"], "", solving.cache.of(instance)
+    rules, within, asked = ["limits.deadline_days"], "", (solving.options, solving.deadline, solving.cache.of(instance))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, found = " within the budget", least_cost_briefly(instance, solving.options, solving.deadline, cache)
+        within, found = " within the budget", briefly(instance, *asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
@@ -180,7 +172,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     fewest: JointSolution | None = solution
     if solution.plan is None or instance.objective.in_dollars:  # however late
-        fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
+        fewest = briefly(instance, *asked, cheapest=False)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status == "infeasible":
@@ -231,8 +223,8 @@ def _relaxations(instance: Instance) -> dict[str, Change]:
         return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
 
     rules = {f"pins.{path}": without(path) for path in instance.pins}
-    batch = (limits.max_batch_tokens or 0) * MORE_SEQUENCES
-    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch)
+    more = change_to(limits__max_batch_tokens=(limits.max_batch_tokens or 0) * MORE_SEQUENCES)
+    rules["limits.max_batch_tokens"] = more
     for name in ("facility_power_mw", "budget_usd", "deadline_days"):
         if getattr(limits, name) is not None:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None})

@@ -23,7 +23,7 @@ from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.changed_instance import Change, in_fewest_days
-from planner.planning.conflict import least_cost_briefly
+from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
 from planner.planning.finish_date import (
     FINISH_DATE,
@@ -135,7 +135,7 @@ def _relaxations(instance: Instance, rules: Collection[str], options: Options) -
 
     moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
     budget = instance.limits.budget_usd
-    found = least_cost_briefly(instance, options, Deadline(options.time_limit)) if "budget" in rules else None
+    found = briefly(instance, options, Deadline(options.time_limit), cheapest=True) if "budget" in rules else None
     if found is not None and found.usd is not None and budget is not None:
         proved = found.lower_bound == found.usd
         moved.append(Relaxation(rule="budget", amount=found.usd - budget, unit="USD", proved=proved))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models import Options, batch_shares
@@ -15,19 +16,8 @@ from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import write_layout
 from planner.physics.training.step_prediction import pool_exchange_seconds, pool_instance
-from planner.plan.certificate import (
-    ON_TRUST,
-    POOL_FORMULATION,
-    POOL_MINIMIZES,
-    POOLS_BRANCHING,
-    POOLS_FORMULATION,
-    POOLS_MINIMIZES,
-    Conflict,
-    Decision,
-    ObjectiveValue,
-    Status,
-    given_to_pool,
-)
+from planner.plan import certificate
+from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.planning.changed_instance import solved_with
@@ -68,16 +58,72 @@ class PoolProblems:
                 exposed[k] = pool_exchange_seconds(link, self.metrics(k, point), layers, training)
         return exposed
 
+    def section(self, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
+        """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
+        instance, pools, layouts = self.instance, self.instance.hardware.pools, dict[str, LayoutPlan]()
+        training = [(k, point) for k, point in enumerate(shares.points) if point is not None]
+        exposed, total = self.exchanges(shares.points), sum(point.sequences for _, point in training)
+        measured = {k: self.metrics(k, point) for k, point in training}
+        slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
+        days = days_of(instance, slowest / total)
+        bound = min(days, days_of(instance, shares.bound))
+        given = [certificate.given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in self.problems]
+        how: dict[str, Any] = {"solver": certificate.POOLS_BRANCHING}
+        for k, point in training:  # the shares' certificate has the proof, so that a layout's own claims no bound
+            phi, strategy, found = self.problems[k].transport_slowdown, point.strategy, measured[k].days_to_train
+            layouts[pools[k].name] = write_layout(
+                strategy,
+                data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
+                racks=pools[k].racks,
+                gpus_per_rack=self.problems[k].gpus,
+                assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
+                metrics=measured[k],
+                certificate=Outcome(stop=Stop.LIMIT, solution=point, objective=found, **how).certificate(
+                    formulation=certificate.POOL_FORMULATION,
+                    minimizes=certificate.POOL_MINIMIZES,
+                    seed=options.seed,
+                    given=given[k],
+                ),
+            )
+        stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT
+        how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
+        counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
+        intervals = [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
+        return PoolsPlan(
+            sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},
+            layouts=layouts,
+            exchange_seconds={pools[k].name: exposed[k] for k, _ in training},
+            step_seconds=slowest,
+            tokens_per_step=float(total * instance.workload.sequence_length),
+            days_to_train=days,
+            days_to_train_interval=step_errors.widest(days, intervals),
+            certificate=Outcome(stop=stop, solution=shares, objective=days, bound=bound, **how).certificate(
+                formulation=certificate.POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
+                minimizes=certificate.POOLS_MINIMIZES,
+                seed=options.seed,
+                given="; ".join(f"{pool.name}: {words}" for pool, words in zip(pools, given, strict=True)),
+                space=counts | {"ended": shares.stop.name.lower()},
+                checked=certificate.ON_TRUST,
+            ),
+        )
+
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None], deadline: Deadline) -> Plan:
     """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
     pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
+    bill = cost.bill(instance, 0, None, None)
 
-    def no_plan(decision: Decision, rules: tuple[str, ...], reason: str) -> Plan:
-        return _plan(instance, options, conflict=Conflict(decision=decision, rules=rules, reason=reason))
+    def no_plan(decision: certificate.Decision, rules: tuple[str, ...], reason: str) -> Plan:
+        return Plan(
+            **solved_with(instance, options),
+            status="infeasible" if rules else "unknown",
+            objective=ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None),
+            conflict=certificate.Conflict(decision=decision, rules=rules, reason=reason),
+            stopped="proved" if rules else deadline.cause,
+        )
 
     # The racks of all pools may break a limit whatever their layouts.
-    power, drawn, usd = limits.facility_power_mw, cost.pools_mw(instance), cost.bill(instance, 0, None, None).total_usd
+    power, drawn, usd = limits.facility_power_mw, cost.pools_mw(instance), bill.total_usd
     if power is not None and drawn > power * (1 + 1e-9):
         broken = ("hardware.pools", "limits.facility_power_mw")
         return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
@@ -98,101 +144,24 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None],
         time_limit=deadline.limit,
         progress=better,
     )
-    if shares.points:
-        section = _section(pools, shares, options, deadline.elapsed)
-        most, days, bound = limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
-        if most is None or days <= most * (1 + 1e-9):
-            return _plan(instance, options, section=section)
-        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
-        return no_plan("layout", rules, reason)
-    if shares.stop is Stop.PROVED:
+    if not shares.points and shares.stop is Stop.PROVED:
         reason = "no pool has a layout in its memory and racks, whatever its share"
         return no_plan("layout", ("hardware.pools", "memory"), reason)
-    return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
-
-
-def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
-    instance, names = pools.instance, [pool.name for pool in pools.instance.hardware.pools]
-    every = enumerate(zip(names, shares.points, strict=True))
-    training = [(k, name, point) for k, (name, point) in every if point is not None]
-    exposed, total = pools.exchanges(shares.points), sum(point.sequences for _, _, point in training)
-    measured = {name: pools.metrics(k, point) for k, name, point in training}
-    slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
-    days = days_of(instance, slowest / total)
-    bound = min(days, days_of(instance, shares.bound))
-    each = (given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in pools.problems)
-    given = "; ".join(f"{name}: {words}" for name, words in zip(names, each, strict=True))
-    outcome = Outcome(
-        stop=Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT,
-        solution=shares,
-        objective=days,
-        bound=bound,
-        solver=POOLS_BRANCHING,
-        variables=len(names),
-        constraints=len(names) + 1,
-        seconds=seconds,
-    )
-    counts = {"pools": len(names), "boxes": shares.boxes, "searches": shares.searches}
-    certificate = outcome.certificate(
-        formulation=POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
-        minimizes=POOLS_MINIMIZES,
-        seed=options.seed,
-        given=given,
-        space=counts | {"ended": shares.stop.name.lower()},
-    )
-    return PoolsPlan(
-        sequences={name: point.sequences if point else 0 for name, point in zip(names, shares.points, strict=True)},
-        layouts={name: _layout(pools, k, point, measured[name], options) for k, name, point in training},
-        exchange_seconds={name: exposed[k] for k, name, _ in training},
-        step_seconds=slowest,
-        tokens_per_step=float(total * instance.workload.sequence_length),
-        days_to_train=days,
-        days_to_train_interval=step_errors.widest(
-            days, [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
-        ),
-        certificate=certificate.replaced(checked=ON_TRUST),
-    )
-
-
-def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetrics, options: Options) -> LayoutPlan:
-    """Write the layout of a pool of GPUs; the shares' certificate has the proof, so its own claims no bound."""
-    problem, phi = pools.problems[k], pools.problems[k].transport_slowdown
-    outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
-    return write_layout(
-        point.strategy,
-        data_parallel_by_site={cost.CLUSTER: point.strategy.data_parallel},
-        racks=pools.instance.hardware.pools[k].racks,
-        gpus_per_rack=problem.gpus,
-        assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
-        metrics=measured,
-        certificate=outcome.certificate(
-            formulation=POOL_FORMULATION,
-            minimizes=POOL_MINIMIZES,
-            seed=options.seed,
-            given=given_to_pool(problem.instance.hardware.racks, phi),
-        ),
-    )
-
-
-def _plan(
-    instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
-) -> Plan:
-    bill, run, proved = None, None, conflict is None or bool(conflict.rules)
-    status: Status = "infeasible" if proved else "unknown"
-    objective = ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None)
-    if section is not None:
-        made, bill = section.certificate, cost.bill(instance, 0, None, None)
-        run, status = cost.section(instance, section.days_to_train, bill, 0), made.status
-        proved = status == "optimal" or made.space["ended"] == Stop.PROVED.name.lower()
-        objective = objective.replaced(value=made.objective, bound=made.bound, gap=made.gap)
+    if not shares.points:
+        return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
+    section = pools.section(shares, options, deadline.elapsed)
+    most, days, made = limits.deadline_days, section.days_to_train, section.certificate
+    if most is not None and days > most * (1 + 1e-9):
+        bound = made.bound or 0.0
+        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
+        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)  # proven, or not
+    proved = made.status == "optimal" or shares.stop is Stop.PROVED
     return Plan(
         **solved_with(instance, options),
-        status=status,
-        objective=objective,
+        status=made.status,
+        objective=ObjectiveValue(name=instance.objective.minimize, value=days, bound=made.bound, gap=made.gap),
         pools=section,
         cost=bill,
-        run=run,
-        conflict=conflict,
-        stopped="proved" if proved else Deadline().cause,
+        run=cost.section(instance, days, bill, 0),
+        stopped="proved" if proved else deadline.cause,
     )

@@ -18,13 +18,14 @@ from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on, strategy_of
-from planner.models.model_choice import ModelCandidate, instance_with, law_of, loss_law_of, model_for
+from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.solvers.outcome import UnansweredError
@@ -84,8 +85,8 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             if bracket.plan is None:
                 raise
             break
-        if plan is not None:
-            ideal = _ideal_flop(plan, deadline)
+        if plan is not None and plan.layout is not None:
+            ideal = _ideal_flop(plan, plan.layout, deadline)
         if bracket.closed(choose.tolerance) or clock.passed:
             break
         flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
@@ -140,81 +141,70 @@ def _first(instance: Instance, deadline: float) -> float:
     return START * float(transformer.budget_flop(peak, until, utilisation=share))
 
 
-def _ideal_flop(plan: Plan, deadline: float) -> float:
-    """Return the compute in FLOP of all GPUs of the plan at their peak until the deadline."""
-    peak = _gpus(plan) * machine_of(plan.instance).peak_flop_per_second
+def _ideal_flop(plan: Plan, layout: LayoutPlan, deadline: float) -> float:
+    """Return the compute in FLOP of all GPUs of the plan, idle ones included, at their peak until the deadline."""
+    peak = (layout.gpus_used + layout.gpus_idle) * machine_of(plan.instance).peak_flop_per_second
     return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
-
-
-def _gpus(plan: Plan) -> int:
-    """Return the GPUs of a plan that trains the chosen model, idle ones included."""
-    return plan.layout.gpus_used + plan.layout.gpus_idle if plan.layout else 0
 
 
 def _finished(
     instance: Instance, choose: Choose, bracket: Bracket, plan: Plan, deadline: float, solve_days: SolveDays
 ) -> Plan:
     """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
-    if plan.layout is None:
+    layout = plan.layout
+    if layout is None:
         raise InternalError("there is no plan of a model")
-    tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
+    tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
-    if stretched.layout is not None and stretched.layout.metrics.days_to_train <= deadline * (1 + ROUNDING):
-        plan = stretched  # cut short, it may be slower than the one it stretches
-    choice = _choice_of(plan, choose, deadline, bracket)
-    solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
-    bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
-    gap = None if bound is None else (choice.loss - bound) / choice.loss
-    loss = ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap)
-    status = "feasible" if bound is None or not bracket.grows else plan.status
-    return plan.replaced(**as_asked(solved), objective=loss, model_choice=choice, status=status)
-
-
-def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
-    law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
+    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + ROUNDING):
+        plan, layout = stretched, other  # cut short, it may be slower than the one it stretches
+    law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
         """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
         size = transformer.best_parameters(law_of(choose), flop)
-        tokens = transformer.tokens_for(size, flop)
-        return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(law, size, tokens))
+        of_size = transformer.tokens_for(size, flop)
+        return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
 
-    flop = float(transformer.training_flop(candidate.parameters, workload.tokens))
-    full, rate = _ideal_flop(plan, deadline), choose.assumed_flop_per_second
-    bound = max(min(bracket.high, full) if bracket.grows else full, flop)
-    loss, seconds = transformer.loss(law, candidate.parameters, workload.tokens), deadline * SECONDS_PER_DAY
-    return ModelChoice(
-        flop=flop,
-        flop_bound=bound,
-        parameters=candidate.parameters,
-        tokens=workload.tokens,
-        batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
-        loss=loss,
-        loss_bound=min(ideal_at(bound).loss, loss),
-        ideal=ideal_at(full),
-        assumed=None if rate is None else ideal_at(float(transformer.budget_flop(_gpus(plan) * rate, seconds))),
-        compute_shares=_compute_shares(plan, candidate),
-        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
-    )
-
-
-def _compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
-    """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
-    if plan.layout is None:
-        return {}
-    metrics, used, seconds = plan.layout.metrics, plan.layout.gpus_used, plan.layout.metrics.step_seconds
-    peak, working = machine_of(plan.instance).peak_flop_per_second, used / _gpus(plan) * metrics.useful_share
+    flop, full = float(transformer.training_flop(candidate.parameters, tokens)), _ideal_flop(plan, layout, deadline)
+    most = max(min(bracket.high, full) if bracket.grows else full, flop)
+    loss, rate = transformer.loss(law, candidate.parameters, tokens), choose.assumed_flop_per_second
+    gpus, every = layout.gpus_used, layout.gpus_used + layout.gpus_idle
+    assumed = float(transformer.budget_flop(every * (rate or 0.0), deadline * SECONDS_PER_DAY))
+    # Shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops.
+    metrics, peak = layout.metrics, machine_of(plan.instance).peak_flop_per_second
+    working = gpus / every * metrics.useful_share
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
+    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * gpus)
     shares = {
-        "used": useful / seconds * working,
-        "idle GPUs": (1 - used / _gpus(plan)) * metrics.useful_share,
+        "used": useful / metrics.step_seconds * working,
+        "idle GPUs": (1 - gpus / every) * metrics.useful_share,
         "stopped": 1 - metrics.useful_share,
     }
-    shares |= {part: own / seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
+    parts = metrics.breakdown_seconds.items()
+    shares |= {part: own / metrics.step_seconds * working for part, own in parts if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
-    return {part: share for part, share in shares.items() if abs(share) > 1e-12}
+    choice = ModelChoice(
+        flop=flop,
+        flop_bound=most,
+        parameters=candidate.parameters,
+        tokens=tokens,
+        batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
+        loss=loss,
+        loss_bound=min(ideal_at(most).loss, loss),
+        ideal=ideal_at(full),
+        assumed=None if rate is None else ideal_at(assumed),
+        compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
+        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
+    )
+    solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
+    bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
+    objective = ObjectiveValue(
+        name="loss", value=loss, bound=bound, gap=None if bound is None else (loss - bound) / loss
+    )
+    status = "feasible" if bound is None or not bracket.grows else plan.status
+    return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
 
 
 class LimitLayout(LayoutChoices):

@@ -22,7 +22,7 @@ from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.joint_plan import answer_key, inspection, known_answer, plan_of, unanswered
+from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
 from planner.solvers.registry import SOLVERS
@@ -104,8 +104,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed
-    key, tokens = answer_key(instance, options, seek_others=seek_others), instance.workload.tokens
-    known = known_answer(solving.cache, key, tokens)
+    key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
         within = kept_within(instance, seek_others=seek_others)
         chosen = best_choice(instance, solving, within)
@@ -116,7 +115,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
             solution, more = ended_by_choice(instance, solution, own, seek_others=seek_others)
         proven = solution.plan is not None and solution.stopped == "proved"
         if key is not None and proven and not deadline.passed:  # else an end of the choice may have been cut short
-            solving.cache.answers.append((key, tokens, solution, more))
+            solving.cache.answers.append((key, instance.workload.tokens, solution, more))
     else:
         solution, more = known
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
