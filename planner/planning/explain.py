@@ -1,10 +1,10 @@
 """Explain a plan: the cost of each decision's runner-up and the value of each limit, or the needs of a plan."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from planner.checks.check_plan import check
@@ -19,7 +19,6 @@ from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stage_split import Column
 from planner.physics.site import cost
 from planner.physics.training.step_prediction import machine_of
-from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.changed_instance import Change, in_fewest_days
@@ -127,19 +126,6 @@ def _parts(
             late.append(other)
         elif other is not None:
             yield (found := found.replaced(others=(*found.others, other)))
-
-
-def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
-    """Return, to explain a conflict of site rules, how far each must give for a plan; of money, what a plan costs."""
-    from planner.models.sites import site_conflicts as sites
-
-    moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
-    budget = instance.limits.budget_usd
-    found = briefly(instance, options, Deadline(options.time_limit), cheapest=True) if "budget" in rules else None
-    if found is not None and found.usd is not None and budget is not None:
-        proved = found.lower_bound == found.usd
-        moved.append(Relaxation(rule="budget", amount=found.usd - budget, unit="USD", proved=proved))
-    return tuple(moved)
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
@@ -420,28 +406,34 @@ def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Ex
     yield (found := found.replaced(conflict=why, outside=outside))
     if why is None or not why.rules:
         return
+    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
+    left, budget = Deadline(options.time_limit), instance.limits.budget_usd
     try:
         if why.decision == "sites" and instance.grid is not None:
-            yield (found := found.replaced(relaxations=_relaxations(instance, why.rules, options)))
+            from planner.models.sites import site_conflicts as sites
+
+            # How far each rule of the sites must give for a plan; of money, what a plan costs.
+            moved = sites.relaxations(instance, [rule for rule in why.rules if rule != "budget"], options)
+            own = Deadline(options.time_limit)
+            paid = briefly(instance, options, own, cheapest=True) if "budget" in why.rules else None
+            if paid is not None and paid.usd is not None and budget is not None:
+                proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
+                moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+            yield (found := found.replaced(relaxations=tuple(moved)))
             yield found.replaced(nodes=_nodes(instance, None, options))
             return
-        for lack in _lacks(instance, why, options, Deadline(options.time_limit)):
-            yield (found := found.replaced(lacks=(*found.lacks, lack)))
+        # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
+        for limit, now, scale, unit, path in (
+            ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+            ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+            ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+        ):
+            needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
+            if now is not None and needed is not None:
+                lack = Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
+                yield (found := found.replaced(lacks=(*found.lacks, lack)))
     except (KeyboardInterrupt, OutOfTimeError):
         yield found.replaced(interrupted=True)
-
-
-def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
-    """Yield how much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows."""
-    hbm, racks = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks
-    for limit, now, scale, unit, path in (
-        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
-        ("limits.max_batch_tokens", instance.limits.max_batch_tokens, 1, "tokens a step", "limits__max_batch_tokens"),
-        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
-    ):
-        needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
-        if now is not None and needed is not None:
-            yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
@@ -453,21 +445,14 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
         any_plan = _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache())
         return _answer(in_fewest_days(changed), any_plan).plan is not None
 
-    def over() -> bool:
+    def time_left(*_: float) -> bool:
         Deadline().check()  # a signal ends it with an OutOfTimeError
-        return left.passed
+        return not left.passed
 
-    high = 2 * now
-    for _ in range(DOUBLINGS):
-        if over():
-            return None
-        if exists(high):
-            break
-        high *= 2
-    else:
-        return None
-    low = high / 2
-    while high - low > (1 if whole else PRECISION * low) and not over():
+    doubled = takewhile(time_left, (now * 2**n for n in range(1, DOUBLINGS + 1)))
+    high = next(filter(exists, doubled), None)
+    low = 0.0 if high is None else high / 2
+    while high is not None and high - low > (1 if whole else PRECISION * low) and time_left():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high
