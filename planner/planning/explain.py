@@ -387,7 +387,7 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
-    best = best_choice(asked, solving, without=without).best
+    best, *_ = best_choice(asked, solving, without=without)
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt

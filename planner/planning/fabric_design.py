@@ -24,7 +24,7 @@ from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.physics.site.cost import rack_of
-from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
+from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.changed_instance import solved_with
@@ -37,7 +37,7 @@ from planner.simulation.flow_times import (
     transport_slowdown_of,
 )
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, ratio, to_one
 
@@ -133,33 +133,44 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     kinds = list(search.searched())
     allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and search.allowed(kind)]
     complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
-    ended = "proved" if complete else deadline.cause
-    if not allowed:
-        return _plan(instance, options, ended, None, search.nothing_fits(proven=complete))
-    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers))
-    usd, budget = template.usd, instance.limits.budget_usd
-    if budget is not None and usd > budget and complete:
+    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers), default=(None, None))
+    section, cost, bound, why, budget = None, None, None, None, instance.limits.budget_usd
+    usd = 0.0 if template is None else template.usd
+    if best is None or template is None:
+        why = search.nothing_fits(proven=complete)
+    elif budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
         rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
-        return _plan(instance, options, ended, None, why)
-    others = [kind for kind in kinds if kind is not best]
-    ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
-    tails = dict[str, Tails]()
-    with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
-        for kind in ranked:
-            if kind.template is not None and seeds:
-                tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
-    stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
-    found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
-    section = FabricPlan(
-        sites={CLUSTER: search.section(template)},
-        certificate=found.certificate(
-            formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
-        ),
-        alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
+    else:
+        others = [kind for kind in kinds if kind is not best]
+        ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
+        tails = dict[str, Tails]()
+        with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
+            for kind in ranked:
+                if kind.template is not None and seeds:
+                    tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
+        stop, bound, seconds = Stop.PROVED if complete else Stop.LIMIT, usd if complete else None, deadline.elapsed
+        found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=seconds)
+        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
+        section = FabricPlan(
+            sites={CLUSTER: search.section(template)},
+            certificate=found.certificate(
+                formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
+            ),
+            alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
+        )
+    value, gap, space = None if section is None else usd, None if bound is None else 0.0, SPACE if section else ""
+    status: tuple[Status, Status] = ("infeasible", "optimal") if complete else ("unknown", "feasible")
+    return Plan(
+        **solved_with(instance, options),
+        status=status[section is not None],
+        objective=ObjectiveValue(name="fabric_usd", value=value, bound=bound, gap=gap, space=space),
+        fabric=section,
+        cost=cost,
+        conflict=why,
+        stopped="proved" if complete else deadline.cause,
     )
-    return _plan(instance, options, ended, section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,20 +396,23 @@ class FabricSearch:
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
         rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
-        dropped: list[str] = []
-        for rule in rules:
-            without = [*dropped, rule]
-            values = {name.removeprefix("network."): none for name, none in free.items() if name in without}
-            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" not in without}
+
+        def unmet(kept: frozenset[str]) -> bool:
+            """Return whether no fabric meets these rules at the price, the others relaxed."""
+            self.deadline.check()
+            values = {name.removeprefix("network."): none for name, none in free.items() if name not in kept}
+            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" in kept}
             network = self.network.replaced(**values)
             looser = FabricSearch(self.instance.replaced(network=network, pins=pins), network, self.deadline)
-            if self.deadline.passed:
-                return tuple(rules)
             kinds = (kind for kind in looser.kinds() if kind.family in network.families)
             fits = (looser.cheapest(kind, most_usd * (1 + 1e-9)) for kind in kinds)
-            if not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits):
-                dropped.append(rule)
-        return tuple(rule for rule in rules if rule not in dropped)
+            return not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits)
+
+        try:
+            kept = smallest_conflict(unmet, rules)
+            return () if len(kept) == 1 and unmet(frozenset()) else tuple(kept)
+        except OutOfTimeError:
+            return tuple(rules)
 
     def nothing_fits(self, *, proven: bool) -> Conflict:
         """Return the conflict of a cluster without a fabric; no rules where the time ended first."""
@@ -416,22 +430,3 @@ class FabricSearch:
             of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
             reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
         return Conflict(decision="fabric", rules=self.in_conflict(math.inf), reason=reason)
-
-
-def _plan(
-    instance: FabricInstance, options: Options, ended: Any, section: FabricPlan | None, conflict: Conflict | None = None
-) -> Plan:
-    usd, proven, cost = None if section is None else section.certificate.objective, ended == "proved", None
-    status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
-    bound, gap = (usd, 0.0) if proven and section else (None, None)
-    if usd is not None:
-        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
-    return Plan(
-        **solved_with(instance, options),
-        status=status,
-        objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
-        fabric=section,
-        cost=cost,
-        conflict=conflict,
-        stopped=ended,
-    )

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
@@ -27,7 +28,7 @@ from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
-from planner.planning.hardware_choice import alone_on, best_choice, named
+from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
@@ -131,7 +132,7 @@ class BudgetQuestions:
             instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
             most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
         within = replace(self.solving.options, gap=QUESTION_GAP)
-        best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
+        best, *_ = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None))
         found = best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
@@ -142,7 +143,9 @@ class BudgetQuestions:
             return None
         if found.days > SLOWEST * self.asked.days:
             self.refused = max(self.refused, size)
-        point = point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
+        each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
+        alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
+        point = point_of(best.instance, found.plan, found.days, alone)
         if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)

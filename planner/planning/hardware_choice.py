@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance.hardware import Hardware, HardwareAlternative
+from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
@@ -39,25 +39,12 @@ class HardwareAnswer:
         return latest_start_days(self.instance)
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareChoice:
-    """The best answer among the alternative GPUs and racks, and the answers of the others."""
-
-    best: HardwareAnswer
-    others: tuple[HardwareAnswer, ...]
-
-
-def alone_on(instance: Instance, hardware: Hardware) -> Instance:
-    """Return the instance with only the one GPU and rack of its alternatives that some hardware names."""
-    kind = hardware_kind(hardware)
-    return instance.replaced(hardware=next(x for x in instance.hardware.each_alone() if hardware_kind(x) == kind))
-
-
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
-) -> HardwareChoice:
+) -> list[HardwareAnswer]:
     """Search on each alternative GPU and rack, likely best first, later ones only for plans that beat the best so far.
 
+    Return the best answer, bounded by all of them, and behind it the others in the order of the alternatives.
     `within`: share of the fewest days by which slower plans are kept for the ends of the choice.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
@@ -95,31 +82,30 @@ def best_choice(
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
     kinds = [hardware_kind(alone.hardware) for alone in asked]
-    in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
-    return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
+    in_order = sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware)))
+    return [HardwareAnswer(best.instance, bounded_by_all(best, others)), *in_order]
 
 
 def _answer(
     alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
 ) -> JointSolution:
-    goal, asked, cache = alone.objective.minimize, (solving.left, solving.progress), solving.cache.of(alone)
+    goal, asked = alone.objective.minimize, (solving.left, solving.progress)
+    how: dict[str, Any] = {"cache": solving.cache.of(alone), "first": solving.first, "without": without}
     if goal == "total_cost_of_ownership_usd":
         return least_run_cost(alone, *asked, without=without, floor_usd=solving.floor)
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        more: dict[str, Any] = {"without": without, "cache": cache, "first": solving.first}
-        return solve_joint_cost(alone, *asked, floor_usd=solving.floor, **more)
-    rival = math.inf
+        return solve_joint_cost(alone, *asked, floor_usd=solving.floor, **how)
+    rival, ready = math.inf, latest_start_days(alone)
     if best is not None and best.solution.days is not None:
-        rival = best.solution.days + best.ready_days - latest_start_days(alone)
+        rival = best.solution.days + best.ready_days - ready
     if rival <= 0:
         return JointSolution(status="infeasible")
-    how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
-    floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
+    floor = max(0.0, solving.floor - (ready if goal == FINISH_DATE else 0.0))
     of_use = DaysOfUse(rival=rival, floor=floor, within=within)
-    return solve_joint(alone, *asked, without=without, of_use=of_use, **how)
+    return solve_joint(alone, *asked, first_replicas=solving.first_replicas, of_use=of_use, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
@@ -177,12 +163,12 @@ def named(plan: Plan, instance: Instance) -> Plan:
     return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
 
 
-def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
-    """Return a plan on the chosen hardware as the answer to the whole instance, with the others' proofs."""
-    if not chosen.others:
+def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, others: list[HardwareAnswer]) -> Plan:
+    """Return a plan on the best hardware as the answer to the whole instance, with the others' proofs."""
+    if not others:
         return plan
     # The same question, the chosen hardware as its own and the others as alternatives.
-    mine = chosen.best.instance.hardware
+    mine = best.instance.hardware
     keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
     alternatives = tuple(
         HardwareAlternative(**{key: getattr(other, key) for key in keys})
@@ -190,24 +176,21 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
         if hardware_kind(other) != hardware_kind(mine)
     )
     asked = instance.replaced(hardware=mine.replaced(alternatives=alternatives))
-    proof, in_date = plan.proof, plan.objective.name == FINISH_DATE
+    proof, in_date, proofs = plan.proof, plan.objective.name == FINISH_DATE, list[AlternativeProof]()
     if proof is not None and plan.objective.bound is not None:
-        end_days = plan.objective.bound + (0.0 if in_date else chosen.best.ready_days)
-        proof = proof.replaced(alternatives=tuple(_proof(other, end_days) for other in chosen.others))
+        end_days = plan.objective.bound + (0.0 if in_date else best.ready_days)  # before which no plan on them ends
+        for other in others:
+            bound = min(max(0.0, end_days - other.ready_days), other.instance.limits.deadline_days or math.inf)
+            listed = tuple(entry for entry in other.solution.excluded if entry[0] < bound)
+            accelerator, rack = hardware_kind(other.instance.hardware)
+            own = AlternativeProof(
+                accelerator=accelerator,
+                rack=rack,
+                ready_within_months=latest_start_months(other.instance) if in_date else None,
+                least_days=other.solution.days,
+                bound_days=bound,
+                proof=refused_of(replace(other.solution, excluded=listed)),
+            )
+            proofs.append(own)
+        proof = proof.replaced(alternatives=tuple(proofs))
     return plan.replaced(**as_asked(asked), layout=named(plan, instance).layout, proof=proof)
-
-
-def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:
-    """Return the proof that no plan on an alternative GPU and rack ends before `end_days` days from the decision."""
-    bound = min(max(0.0, end_days - answer.ready_days), answer.instance.limits.deadline_days or math.inf)
-    listed = tuple(entry for entry in answer.solution.excluded if entry[0] < bound)
-    accelerator, rack = hardware_kind(answer.instance.hardware)
-    in_date = answer.instance.objective.minimize == FINISH_DATE
-    return AlternativeProof(
-        accelerator=accelerator,
-        rack=rack,
-        ready_within_months=latest_start_months(answer.instance) if in_date else None,
-        least_days=answer.solution.days,
-        bound_days=bound,
-        proof=refused_of(replace(answer.solution, excluded=listed)),
-    )

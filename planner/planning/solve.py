@@ -21,7 +21,7 @@ from planner.planning import gpu_pools, model_size
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
-from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
+from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
@@ -107,8 +107,9 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
         within = kept_within(instance, seek_others=seek_others)
-        chosen = best_choice(instance, solving, within)
-        whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
+        whole = instance
+        best, *others = best_choice(whole, solving, within)
+        instance, solution = best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             own = replace(solving, cache=solving.cache.of(instance))
@@ -118,8 +119,8 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
             solving.cache.answers.append((key, instance.workload.tokens, solution, more))
     else:
         solution, more = known
-        whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
-    kinds = [own for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
+        whole, best, others = instance, HardwareAnswer(instance, solution), []
+    kinds = [own for own in (best, *others) if own.instance.grid == instance.grid]
     refused = too_late(instance, solution, solving)
     if refused is not None and refused.rules:
         refused = _of_each_gpu(refused, kinds, solving)
@@ -129,7 +130,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     if instance.objective.minimize == "total_cost_of_ownership_usd" and refused is None:
         refused = over_budget(instance, plan.objective.value, solution.lower_bound)
         plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)
-    plan = with_alternatives(plan, whole, chosen)
+    plan = with_alternatives(plan, whole, best, others)
     if refused is not None:
         return plan.replaced(conflict=refused)
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
