@@ -68,13 +68,13 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
         if found is not None:
             return found
-    rules = _relaxations(instance)
+    rules = _rules(instance)
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
         question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        for rule, relax in rules.items():
+        for rule, (relax, _) in rules.items():
             question = question if rule in kept else relax(question)
         none = not deadline.passed and solve_joint(question, left, lambda _: None).status == "infeasible"
         if not none and deadline.passed:
@@ -83,7 +83,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 
     conflicting = remembered(proven, list(rules))
     unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-    if _never_in_memory(instance, rules, options, deadline):
+    if _never_in_memory(instance, options, deadline):
         kept = [MEMORY]
     else:
         kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
@@ -91,7 +91,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return _not_determined(WHY[deadline.cause], kept)
     if len(kept) == 1 and not unpaid and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
+        freed = solve_joint(rules[kept[0]][0](instance), left, lambda _: None)
         kept = [] if freed.plan is None and conflicting(frozenset()) else kept
     reason = _reason(instance, kept)
     if "limits.budget_usd" in kept:
@@ -215,31 +215,47 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
     return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
 
 
-def _relaxations(instance: Instance) -> dict[str, Change]:
-    """Return how to relax each limit and pin that may be in conflict, the ones that tell the user most last."""
-    limits, wan, network = instance.limits, instance.wan, instance.network
+def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
+    """Return each limit and pin that may be in conflict, how to relax it, and its words; what tells most comes last."""
+    limits, wan, network, hardware = instance.limits, instance.wan, instance.network, instance.hardware
 
     def without(pin: str) -> Change:
         return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
 
-    rules = {f"pins.{path}": without(path) for path in instance.pins}
-    more = change_to(limits__max_batch_tokens=(limits.max_batch_tokens or 0) * MORE_SEQUENCES)
-    rules["limits.max_batch_tokens"] = more
-    for name in ("facility_power_mw", "budget_usd", "deadline_days"):
+    rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
+    batch = limits.max_batch_tokens or 0
+    taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_SEQUENCES), taken
+    for name, text in (
+        ("facility_power_mw", f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW"),
+        ("budget_usd", _budget_sentence(instance)),
+        ("deadline_days", f"training must end in {limits.deadline_days or 0:,.6g} days"),
+    ):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None})
-    if instance.hardware.racks is not None:
-        rules["hardware.racks"] = change_to(hardware__racks=instance.hardware.racks * MORE_RACKS)
+            rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
+    if hardware.racks is not None:
+        own = f"the cluster has {counted(hardware.racks, 'rack')} of {rack_of(hardware).gpus} GPUs"
+        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = change_to(wan__protection="none")
+        rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = change_to(wan__fibre_nodes=(), wan__fibre_edges=())
-    known = {} if network is None else NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}
-    for key, free in known.items():
-        if getattr(network, key) != free:
-            rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
+        edges = f"the fibre has {len(wan.fibre_edges):,} edges"
+        rules["wan.fibre_edges"] = change_to(wan__fibre_nodes=(), wan__fibre_edges=()), edges
+    if network is not None:
+        most = network.max_oversubscription
+        ratios = ", ".join(to_one(ratio) for ratio in (most if isinstance(most, tuple) else (most or 1,)))
+        lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
+        words = {
+            "max_oversubscription": f"no fabric is oversubscribed beyond {ratios}",
+            "max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
+            "survives": f"the loss of one {lost} cuts no two leaves",
+        }
+        for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
+            if getattr(network, key) != free:
+                rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
     size = machine_of(instance).gpu.hbm_bytes * MUCH_MORE
-    return rules | {MEMORY: change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)}
+    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
+    return rules | {MEMORY: (more, MEMORY)}  # its words take a search
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -254,9 +270,9 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
-def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Options, deadline: Deadline) -> bool:
+def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -> bool:
     """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
-    for name, relax in rules.items():
+    for name, (relax, _) in _rules(instance).items():
         instance = instance if name == MEMORY else relax(instance)
     try:
         return not some_in_memory(world_of(instance, options, deadline))
@@ -264,29 +280,9 @@ def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Opti
         return False
 
 
-def _reason(instance: Instance, rules: list[str]) -> str:
-    hardware, limits, network = instance.hardware, instance.limits, instance.network
-    sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
-    sentences = {
-        MEMORY: _memory_sentence(instance) if MEMORY in rules else "",
-        "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
-        "limits.budget_usd": _budget_sentence(instance),
-        "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
-        "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
-        "wan.protection": "any one fibre edge may be cut",
-        "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
-        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {rack_of(hardware).gpus} GPUs",
-    }
-    if network is not None:
-        most = network.max_oversubscription
-        ratios = ", ".join(to_one(ratio) for ratio in (most if isinstance(most, tuple) else (most or 1,)))
-        lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
-        sentences |= {
-            "network.max_oversubscription": f"no fabric is oversubscribed beyond {ratios}",
-            "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
-            "network.survives": f"the loss of one {lost} cuts no two leaves",
-        }
-    parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
+def _reason(instance: Instance, kept: list[str]) -> str:
+    rules = _rules(instance)
+    parts = [_memory_sentence(instance) if rule == MEMORY else rules[rule][1] for rule in kept]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
 
 

@@ -265,7 +265,7 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     data["network"] |= {"max_oversubscription": 1, "survives": "one_spine"}
     data["wan"]["protection"] = "one_cut"
     data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
-    names = [*conflicts._relaxations(Instance.model_validate(data)), "hardware.racks"]
+    names = [*conflicts._rules(Instance.model_validate(data)), "hardware.racks"]
     assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
 
 
