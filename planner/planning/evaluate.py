@@ -21,18 +21,11 @@ from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
-from planner.physics.training import step_prediction
+from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
-from planner.physics.training.parallel_strategy import (
-    ParallelStrategy,
-    even_layers,
-    min_stages_per_rack,
-    read_strategy,
-    unsupported,
-    write_layout,
-)
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
@@ -112,7 +105,7 @@ def evaluated(instance: Instance) -> Evaluation:
         gpus = machine.rack.gpus
         # Its certificate proves nothing, since nothing was searched.
         given = Outcome(stop=Stop.LIMIT, solution=strategy, objective=metrics.days_to_train, solver="none")
-        layout = write_layout(
+        layout = parallel_strategy.write_layout(
             strategy,
             data_parallel_by_site={"cluster": strategy.data_parallel},
             racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
@@ -175,8 +168,8 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         "recompute": "full" if any(given.get("recomputed_layers_per_stage", ())) else "none",
         "sequence_parallel": False,
         "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
-        "layers_per_stage": even_layers(machine.model.layers, stages),
-        "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
+        "layers_per_stage": parallel_strategy.even_layers(machine.model.layers, stages),
+        "stages_per_rack": parallel_strategy.min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
     } | given
     if "microbatches_per_step" not in known:  # those that the critical batch allows
         tokens = instance.limits.max_batch_tokens
@@ -185,7 +178,8 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
             raise InputError(f"evaluate: the layout is not complete; {remedy}")
         most = math.floor(tokens / instance.workload.sequence_length)
         known["microbatches_per_step"] = max(1, most // (replicas * sequences))
-    strategy = read_strategy({"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known)
+    together = max(1, gpus // (known["stages_per_rack"] * unit))
+    strategy = parallel_strategy.read_strategy({"replicas_per_rack": together} | known)
     for fault in _contradictions(instance, strategy, given["data_parallel"]):
         raise InputError(f"evaluate: {fault}")
     return strategy
@@ -231,7 +225,7 @@ def _near(whole: int, degree: int) -> str:
 
 def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan) -> Iterator[str]:
     machine, metrics, rules = machine_of(instance), layout.metrics, instance.workload.rules
-    yield from unsupported(machine.software, strategy)
+    yield from parallel_strategy.unsupported(machine.software, strategy)
     for what in broken_rules(rules, layout, machine.model, instance.workload.sequence_length):
         remedy = "change it, or set workload.framework_rules to false for a stack that runs it"
         yield f"framework_rules: {rules.framework} asks for {what}; {remedy}"

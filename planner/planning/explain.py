@@ -21,17 +21,10 @@ from planner.physics.site import cost
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
+from planner.planning import finish_date
 from planner.planning.changed_instance import Change, in_fewest_days
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
-from planner.planning.finish_date import (
-    FINISH_DATE,
-    each_start,
-    latest_start_days,
-    latest_start_months,
-    ready_in,
-    start_days,
-)
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.question_variants import More, Variant, limits_of, variants_of
@@ -82,8 +75,8 @@ def explained(
     if plan.layout is None:
         yield from _infeasible(plan, found, options)
         return
-    if plan.instance.objective.minimize == FINISH_DATE:
-        found = found.replaced(start_days=start_days(plan.instance, plan.sites))
+    if plan.instance.objective.minimize == finish_date.FINISH_DATE:
+        found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
@@ -106,7 +99,7 @@ def _parts(
     more = list(limits_of(plan))
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     own = found.start_days  # None where the day of the end is not minimized
-    starts = [x for x in each_start(plan.instance) if own not in (None, latest_start_days(x))]
+    starts = [x for x in finish_date.each_start(plan.instance) if own not in (None, finish_date.latest_start_days(x))]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
@@ -115,16 +108,14 @@ def _parts(
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
-    for other in chain(map(questions.other, sites), questions.near(near, within)):
-        if other is not None:
-            yield (found := found.replaced(sites=(*found.sites, other)))
-    for worth in map(questions.worth, more):
-        if worth is not None:
-            yield (found := found.replaced(worth=(*found.worth, worth)))
-    for other in map(questions.other, rest):
-        if other is not None and other.proved and other.as_good:
+    for other in filter(None, chain(map(questions.other, sites), questions.near(near, within))):
+        yield (found := found.replaced(sites=(*found.sites, other)))
+    for worth in filter(None, map(questions.worth, more)):
+        yield (found := found.replaced(worth=(*found.worth, worth)))
+    for other in filter(None, map(questions.other, rest)):
+        if other.proved and other.as_good:
             late.append(other)
-        elif other is not None:
+        else:
             yield (found := found.replaced(others=(*found.others, other)))
 
 
@@ -137,9 +128,9 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
-        if instance.objective.minimize == FINISH_DATE:
-            first_day, sites_ready = start_days(instance, split), [(x.id, x.ready_months) for x in grid.nodes if x.site]
-            late = {site: months for site, months in sites_ready if months * DAYS_A_MONTH > first_day}
+        if instance.objective.minimize == finish_date.FINISH_DATE:
+            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
+            late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
             opened=x.node in opened,
@@ -165,7 +156,7 @@ def _best_value(plan: Plan) -> float:
     goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
     if goal is not None:
         return goal
-    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == FINISH_DATE:
+    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == finish_date.FINISH_DATE:
         return plan.objective.value or 0.0
     return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
 
@@ -256,10 +247,11 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, layout = latest_start_months(asked), self.plan.layout
-        ready = latest_start_days(asked)
+        months, layout = finish_date.latest_start_months(asked), self.plan.layout
+        ready = finish_date.latest_start_days(asked)
         options = self.next(f"a start in month {months:g}")
-        figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
+        named_ready = tuple(finish_date.ready_in(asked, months))
+        figures: dict[str, Any] = {"months": months, "ready": named_ready, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
         fewest, own = in_fewest_days(asked), JointCache(timed=self.cache.timed)
@@ -385,7 +377,7 @@ def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
 def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
-    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == finish_date.FINISH_DATE
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
     best, *_ = best_choice(asked, solving, without=without)
     found, ready = best.solution, best.ready_days if by_date else 0.0

@@ -29,13 +29,8 @@ from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.changed_instance import solved_with
 from planner.planning.site_fabrics import site_fabric
-from planner.simulation.flow_times import (
-    TransportName,
-    flow_seconds,
-    ideal_seconds,
-    mean_fullest,
-    transport_slowdown_of,
-)
+from planner.simulation import flow_times
+from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -230,7 +225,7 @@ class FabricSearch:
         if self.pinned("tiers") not in (None, kind.tiers):
             return kind
         asked = self.instance.replaced(network=own, pins=pins)
-        phi = transport_slowdown_of(self.network)
+        phi = flow_times.transport_slowdown_of(self.network)
         until: dict[str, Any] = {"deadline": self.deadline, "lengths": self.lengths}
         tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, **until)
         # Without a layout nothing leaves a leaf, pod or zone that no rule provides for, in any order of hosts.
@@ -373,7 +368,7 @@ class FabricSearch:
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
-        hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
+        hashed = flow_times.mean_fullest(tree, meeting, networks) / flow_times.mean_fullest(tree, tree.hosts)
         shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
         if shape in self.simulated:
             return self.simulated[shape]
@@ -383,7 +378,8 @@ class FabricSearch:
                 for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
                     for transport, size in FLOW_BYTES.items():
                         flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
+                        ideal = flow_times.ideal_seconds(tree, flows)
+                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal)
                         found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
         except OutOfTimeError:
             return NO_TAILS

@@ -31,19 +31,10 @@ from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
 from planner.physics.training.step_prediction import Conditions
-from planner.plan import certificate
+from planner.plan import certificate, plan_sections
 from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import (
-    Assumptions,
-    FabricPlan,
-    LayoutMetrics,
-    PlacementPlan,
-    SiteFabric,
-    SitePlacement,
-    SitesPlan,
-    WanPlan,
-)
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.planning.changed_instance import solved_with
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.site_fabrics import site_fabric
@@ -138,8 +129,8 @@ def plan_of(
             metrics=metrics,
             certificate=of_layout,
         ),
-        fabric=None if fabrics is None else FabricPlan(sites=fabrics, certificate=joint),
-        placement=None if fabrics is None else PlacementPlan(**placement, certificate=joint),
+        fabric=None if fabrics is None else plan_sections.FabricPlan(sites=fabrics, certificate=joint),
+        placement=None if fabrics is None else plan_sections.PlacementPlan(**placement, certificate=joint),
         reliability=reliability,
         transport=factor(instance.network),
         cost=bill,
