@@ -1,6 +1,7 @@
 """Why no plan exists: a smallest set of conflicting limits and pins that no plan meets together."""
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -73,9 +74,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = instance, replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        for rule, (relax, _) in rules.items():
-            question = question if rule in kept else relax(question)
+        question, left = _relaxed(instance, kept), replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         none = not deadline.passed and solve_joint(question, left, lambda _: None).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(kept)
@@ -270,12 +269,17 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
+def _relaxed(instance: Instance, kept: Collection[str]) -> Instance:
+    """Return the instance with each rule that may be in conflict relaxed, but for those kept."""
+    for rule, (relax, _) in _rules(instance).items():
+        instance = instance if rule in kept else relax(instance)
+    return instance
+
+
 def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -> bool:
     """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
-    for name, (relax, _) in _rules(instance).items():
-        instance = instance if name == MEMORY else relax(instance)
     try:
-        return not some_in_memory(world_of(instance, options, deadline))
+        return not some_in_memory(world_of(_relaxed(instance, {MEMORY}), options, deadline))
     except (OutOfTimeError, UnansweredError):
         return False
 

@@ -247,16 +247,12 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, layout = finish_date.latest_start_months(asked), self.plan.layout
-        ready = finish_date.latest_start_days(asked)
-        options = self.next(f"a start in month {months:g}")
-        named_ready = tuple(finish_date.ready_in(asked, months))
-        figures: dict[str, Any] = {"months": months, "ready": named_ready, "start_days": ready}
+        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
+        figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
-        fewest, own = in_fewest_days(asked), JointCache(timed=self.cache.timed)
-        known = _quietly(options, own, first=lambda world: None if layout is None else column_of(layout, world))
-        found = _answer(fewest, known)
+        found = self._ask(in_fewest_days(asked), options)
         late = (asked.limits.deadline_days or math.inf) * (1 + ROUNDING)
         days = None if found.days is None or found.days > late else ready + found.days
         loss = None if days is None else days / self.best - 1

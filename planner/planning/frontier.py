@@ -203,7 +203,15 @@ def frontier_of(
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
     stopped: Stopped = "proved"
-    search, questions = None, None
+    search, questions, reported = None, None, math.inf
+
+    def say(search: WholeCurve) -> None:
+        nonlocal reported
+        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
+            reported = search.proven
+            within = f"within {100 * reported:.0f} % of one in days and money"
+            report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
+
     with turn(deadline) as mine, deadline.leaving_a_first_plan() as longer, ticking(longer.check):
         if not mine:
             return _nothing(instance, deadline.cause)
@@ -224,7 +232,7 @@ def frontier_of(
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
                     _keep(front, point)
             start(progress, "the curve")
-            search = _search(all_paid, solving, epsilon, front)
+            search = WholeCurve(world=solving.world(all_paid), epsilon=epsilon, front=front, progress=say)
             search.box()
             # What costs more than the fastest is beaten by it.
             if asked and fastest.status == "optimal" and asked[0].usd <= budget_of(instance):
@@ -261,20 +269,6 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
 def _keep(front: Front, point: PricedPoint) -> None:
     if point.choice is not None:
         front.add(point.choice.seconds, point.usd, point.choice)
-
-
-def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
-    """Return the search for the whole curve, which reports each time that its proven share has fallen enough."""
-    reported = math.inf
-
-    def say(search: WholeCurve) -> None:
-        nonlocal reported
-        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
-            reported = search.proven
-            within = f"within {100 * reported:.0f} % of one in days and money"
-            report(solving.progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
-
-    return WholeCurve(world=solving.world(instance), epsilon=epsilon, front=front, progress=say)
 
 
 def plan_of_frontier(

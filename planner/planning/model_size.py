@@ -73,7 +73,14 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
-    bracket, ideal, flop, plan = Bracket(), math.inf, _first(instance, deadline), None
+    bracket, ideal, plan, machine = Bracket(), math.inf, None, machine_of(instance)
+    racks = instance.pins.get("sites.racks") or instance.hardware.racks
+    if racks is None:  # those that the power feeds
+        areas = instance.grid.balancing_authorities if instance.grid else ()
+        power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
+        racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
+    peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
+    flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
     for _ in range(TRIALS):
         try:
             plan = _tried(instance, choose, bracket, flop, solve_days, progress)
@@ -126,19 +133,6 @@ def _tried(
     elif days > deadline and (plan.layout.certificate.bound or 0.0) > deadline:
         bracket.high = min(bracket.high, flop)
     return plan
-
-
-def _first(instance: Instance, deadline: float) -> float:
-    """Return the model compute in FLOP to try first: that of the given racks, else of those that the power feeds."""
-    machine = machine_of(instance)
-    racks = instance.pins.get("sites.racks") or instance.hardware.racks
-    if racks is None:
-        areas = instance.grid.balancing_authorities if instance.grid else ()
-        power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
-        racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
-    peak = racks * machine.rack.gpus * machine.peak_flop_per_second
-    until, share = deadline * SECONDS_PER_DAY, instance.workload.availability
-    return START * float(transformer.budget_flop(peak, until, utilisation=share))
 
 
 def _ideal_flop(plan: Plan, layout: LayoutPlan, deadline: float) -> float:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
@@ -42,26 +41,23 @@ class Variant:
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
     """Yield a plan's question with each decision otherwise or rule left out, sites first; `closed`: unused sites."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
-    for site in plan.sites.sites if plan.sites else ():
-        path = f"sites.racks.{site.id}"
-        if path not in instance.pins:
-            yield Variant("site", site.id, "closed", change_to(pins={**instance.pins, path: 0}))
-    for name in closed:
+    opened = [site.id for site in plan.sites.sites] if plan.sites else []
+    for name in [*opened, *closed]:
         path = f"sites.racks.{name}"
-        if path not in instance.pins:
+        if path not in instance.pins and name in opened:
+            yield Variant("site", name, "closed", change_to(pins={**instance.pins, path: 0}))
+        elif path not in instance.pins:
             yield Variant("site", name, "opened", without={path: 0})
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
             yield Variant("switch", name, "any other", change_to(network__switches=rest))
-    stripes = plan.placement.stripes if plan.placement else {}
-    if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
-        value = next(iter(stripes.values()))
-        yield Variant("stripes", str(value), "any other", without={"placement.stripes": value})
-    for name in CHOICES:
-        if f"layout.{name}" not in instance.pins:
-            value = getattr(layout, name)
-            yield Variant(name, str(value), "any other", without={f"layout.{name}": value})
+    stripes = list(plan.placement.stripes.values())[:1] if plan.placement and layout and layout.rack_stages > 1 else []
+    decided = [("placement.stripes", value) for value in stripes]
+    decided += [(f"layout.{name}", getattr(layout, name)) for name in CHOICES]
+    for path, value in decided:
+        if path not in instance.pins:
+            yield Variant(path.partition(".")[2], str(value), "any other", without={path: value})
     if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
         none = change_to(pins={**instance.pins, "layout.recompute": "none"})
         yield Variant("recompute", layout.recompute, "none", none)
@@ -70,14 +66,6 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
         if asked != free:
             freed = change_to(**{f"network__{key}": free})
             yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, loosens=True)
-    yield from _without_grid_rules(instance)
-    if instance.workload.rules.framework:
-        named, freed = f"{instance.workload.rules.framework}'s", change_to(workload__framework_rules=False)
-        yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
-
-
-def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
-    """Yield a plan's question without each rule of its sites and fibre that may be left out."""
     if instance.wan is not None and instance.wan.protection == "one_cut":
         yield Variant("wan.protection", "one_cut", "none", change_to(wan__protection="none"), loosens=None)
     rules = None if instance.grid is None else instance.grid.rules
@@ -87,11 +75,15 @@ def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
             figure = isinstance(asked, (int, float))
             freed = change_to(**{f"grid__rules__{key}": None if figure else asked.replaced(enabled=False)})
             yield Variant(f"grid.rules.{key}", f"{asked:g}" if figure else "on", "none", freed, loosens=True)
+    if instance.workload.rules.framework:
+        named, freed = f"{instance.workload.rules.framework}'s", change_to(workload__framework_rules=False)
+        yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
 
 
 def limits_of(plan: Plan) -> Iterator[More]:
     """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
-    instance, limits, layout = plan.instance, plan.instance.limits, plan.layout
+    instance, limits, layout, grid = plan.instance, plan.instance.limits, plan.layout, plan.instance.grid
+    wan = plan.sites.links if plan.sites else ()
 
     def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> More:
         now = getattr(limits, key)
@@ -107,15 +99,10 @@ def limits_of(plan: Plan) -> Iterator[More]:
         yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
     size = machine_of(instance).gpu.hbm_bytes + 1e9
     yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
-    if instance.hardware.racks is not None and instance.grid is None:
+    if instance.hardware.racks is not None and grid is None:
         yield More("racks", 1.0, "rack", change_to(hardware__racks=instance.hardware.racks + 1))
     if limits.facility_power_mw:
         yield of_limits("facility power", "facility_power_mw", "MW of the facility")
-    yield from _grid_limits(plan)
-
-
-def _grid_limits(plan: Plan) -> Iterator[More]:
-    instance, grid, wan = plan.instance, plan.instance.grid, plan.sites.links if plan.sites else ()
     if grid is not None:
         rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
         explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
