@@ -5,6 +5,7 @@ capitals at which these are bounded, every plan is at least as slow as the bound
 answers covers all plans between the cheapest and the dearest point within a known share.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -428,18 +429,20 @@ def why_no_curve(plan: Plan) -> str | None:
 
 
 def curve_around(
-    plan: Plan, options: Options, progress: Progress, *, cache: JointCache | None = None, points: int = POINTS
+    plan: Plan, options: Options, progress: Progress, *, cache: JointCache, points: int = POINTS
 ) -> Frontier:
     """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
 
     The days of its other plans are proven to within a tenth. At the time limit, and at Ctrl-C, it has the points
     so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
     """
-    if why_no_curve(plan) is not None:
+    if (why := why_no_curve(plan)) is not None:
+        logging.getLogger("planner").warning("no curve of less money: %s", why)
+        progress(f"no curve of less money: {why}")
         return _nothing(plan.instance, "")
     deadline, days = Deadline(options.time_limit), 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
-    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache or JointCache())
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache)
     questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):

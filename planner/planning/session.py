@@ -1,6 +1,5 @@
 """A session of solves: what one solve learned serves the next, and a given plan is where a solve starts."""
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked
-from planner.planning.frontier import POINTS, Frontier, curve_around, why_no_curve
+from planner.planning.frontier import POINTS, Frontier, curve_around
 from planner.planning.load import load_instance
 from planner.planning.plausible_ranges import warn
 from planner.planning.solve import options_of, solve_instance
@@ -80,10 +79,9 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
 
 def better_of(found: Plan, start: Plan | None) -> Plan:
     """Return the session's start plan in place of what a search that was cut short has, where the start is better."""
-    if start is None or found.stopped not in ("limit", "interrupted") or found.status not in ("unknown", "feasible"):
-        return found
-    value, own = start.objective.value, found.objective.value
-    if value is None or (own is not None and own <= value):
+    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
+    value, own = None if start is None else start.objective.value, found.objective.value
+    if start is None or value is None or not cut_short or (own is not None and own <= value):
         return found
     bound, objective = found.objective.bound, start.objective
     if bound is not None and own is not None:
@@ -126,21 +124,12 @@ def solve_once(
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
-        if curve and plan.curve is None and _has_curve(plan, reporter):
+        if curve and plan.curve is None:
             left = replace(options, time_limit=deadline.limit)
-            plan = plan.replaced(curve=curve_around(plan, left, reporter, cache=cache).curve)
+            drawn = curve_around(plan, left, reporter, cache=cache).curve
+            plan = plan.replaced(curve=drawn) if drawn.points else plan
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
-
-
-def _has_curve(plan: Plan, reporter: Reporter) -> bool:
-    """Return whether a session can draw a curve around a plan; if not, log and report why."""
-    why = why_no_curve(plan)
-    if why is not None:
-        text = f"no curve of less money: {why}"
-        logging.getLogger("planner").warning("%s", text)
-        reporter(text)
-    return why is None
 
 
 class Session:
@@ -245,10 +234,8 @@ class Session:
                 plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
             )
         options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
-        reporter = Reporter(on_event=on_progress)
-        _has_curve(plan, reporter)
         with ended_by(interrupt):
-            return curve_around(plan, options, reporter, cache=self._cache, points=points)
+            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
 
     def forget(self) -> None:
         """Free what the session kept of earlier solves."""
