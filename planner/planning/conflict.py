@@ -42,34 +42,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     # left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
     # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
     # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
-    deadline = Deadline(options.time_limit)
-    try:
-        return _smallest(instance, options, deadline)
-    except OutOfTimeError:
-        return _not_determined(WHY[deadline.cause])
-    except UnansweredError as error:
-        return _not_determined(str(error))
-
-
-def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
-    """Return the conflict of a proven absence of plans whose conflicting rules no search has isolated yet."""
-    known = f"; they are among {', '.join(among)}" if among else ""
-    reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
-    return Conflict(decision="layout", rules=(), reason=reason)
-
-
-def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
-    """Return the smallest conflict that a search finds by the deadline. OutOfTimeError: it had passed before."""
-    if instance.grid is not None:
-        from planner.models.sites import site_conflicts
-
-        request = SitesRequest(
-            fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
-        )
-        found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
-        if found is not None:
-            return found
-    rules = _rules(instance)
+    deadline, rules, kept = Deadline(options.time_limit), _rules(instance), list[str]()
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
@@ -81,21 +54,35 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return none
 
     conflicting = remembered(proven, list(rules))
-    unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-    if _never_in_memory(instance, options, deadline):
-        kept = [MEMORY]
-    else:
-        kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
-    if unjudged:
-        return _not_determined(WHY[deadline.cause], kept)
-    if len(kept) == 1 and not unpaid and not deadline.passed:
-        left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        freed = solve_joint(rules[kept[0]][0](instance), left, lambda _: None)
-        kept = [] if freed.plan is None and conflicting(frozenset()) else kept
-    reason = _reason(instance, kept)
-    if "limits.budget_usd" in kept:
-        reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
-    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
+    try:
+        if instance.grid is not None:
+            from planner.models.sites import site_conflicts
+
+            unjoined = _unjoined(instance, options.seed, deadline)
+            request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network), refused=unjoined)
+            found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
+            if found is not None:
+                return found
+        unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
+        if _never_in_memory(instance, options, deadline):
+            kept = [MEMORY]
+        else:
+            kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
+        if not unjudged:
+            if len(kept) == 1 and not unpaid and not deadline.passed:
+                left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
+                freed = solve_joint(rules[kept[0]][0](instance), left, lambda _: None)
+                kept = [] if freed.plan is None and conflicting(frozenset()) else kept
+            reason = _reason(instance, kept)
+            if "limits.budget_usd" in kept:
+                reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
+            return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
+        why = WHY[deadline.cause]
+    except (OutOfTimeError, UnansweredError) as error:
+        why, kept = str(error) or WHY[deadline.cause], []
+    known = f"; they are among {', '.join(kept)}" if kept else ""
+    reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
+    return Conflict(decision="layout", rules=(), reason=reason)
 
 
 def briefly(
@@ -252,9 +239,10 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
             if getattr(network, key) != free:
                 rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
-    size = machine_of(instance).gpu.hbm_bytes * MUCH_MORE
+    size, gb = machine_of(instance).gpu.hbm_bytes * MUCH_MORE, memory_limit_bytes(instance) / 1e9
     more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
-    return rules | {MEMORY: (more, MEMORY)}  # its words take a search
+    usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
+    return rules | {MEMORY: (more, usable)}
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -285,22 +273,13 @@ def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -
 
 
 def _reason(instance: Instance, kept: list[str]) -> str:
-    rules = _rules(instance)
-    parts = [_memory_sentence(instance) if rule == MEMORY else rules[rule][1] for rule in kept]
+    words = {rule: text for rule, (_, text) in _rules(instance).items()}
+    if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
+        from planner.models.joint.site_choice import MANY_RACKS, Sites
+
+        racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
+        if racks < MANY_RACKS:  # how many GPUs can share a replica's state
+            few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
+            words[MEMORY] += f"; {few}"
+    parts = [words[rule] for rule in kept]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
-
-
-def _memory_sentence(instance: Instance) -> str:
-    """Write a conflict's memory of a GPU, and how many GPUs can share a replica's state at a site of few racks."""
-    usable_gb = memory_limit_bytes(instance) / 1e9
-    if usable_gb <= 0:
-        return "the memory kept free on a GPU leaves none"
-    text = f"{usable_gb:,.1f} GB of a GPU can be used"
-    if instance.grid is None:
-        return text
-    from planner.models.joint.site_choice import MANY_RACKS, Sites
-
-    racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
-    if racks >= MANY_RACKS:
-        return text
-    return f"{text}; no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"

@@ -447,8 +447,17 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         behind = f": rests on {names}" if 0 < len(reason.constants) <= FEW else ""
         lines.append(f"           extrapolated: {reason.reason}{behind}")
     for part, line in time_lines(result).items():
-        constants = ", ".join(map(_constant_text, result.rests_on[part]))
-        lines.append(f"{line}   {constants}" if why else line)
+        texts = []
+        for constant in result.rests_on[part] if why else ():
+            value, rows = constant.value, ""
+            if isinstance(value, tuple):
+                value = "+".join(value) or "none"
+            elif isinstance(value, (int, float)):
+                value = f"{value:.4g}"
+            if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
+                rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
+            texts.append(f"{constant.path.split('.', 1)[1]} {value}{rows}")
+        lines.append(f"{line}   {', '.join(texts)}" if why else line)
     lines += memory_lines(result)
     # Stages in a row that have the same memory share a line, with its parts, the largest first.
     stages = []
@@ -461,17 +470,6 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         name = f"stages {first_stage} to {others[-1]}" if others else f"stage {first_stage}"
         lines.append(f"  {name:28}{text}")
     return "\n".join(lines)
-
-
-def _constant_text(constant: Constant) -> str:
-    value, rows = constant.value, ""
-    if isinstance(value, tuple):
-        value = "+".join(value) or "none"
-    elif isinstance(value, (int, float)):
-        value = f"{value:.4g}"
-    if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
-        rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
-    return f"{constant.path.split('.', 1)[1]} {value}{rows}"
 
 
 def time_lines(metrics: LayoutMetrics) -> dict[str, str]:

@@ -68,8 +68,7 @@ def explained(
         if plan.objective.name == FRONTIER:
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
-        asked = in_days_of_training(asked)
-        very_best = asked.replaced(objective__tolerance=0.0, objective__indifference=0.0)
+        very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     if plan.layout is None:
