@@ -72,10 +72,28 @@ def best_choice(
                 raise
             raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     for alone in questions:
+        goal, ready, best = alone.objective.minimize, latest_start_days(alone), _best(answers)
         gpu = f" on {hardware_kind(alone.hardware)[0]}" if len(asked) > 1 else ""
         when = f", start in month {latest_start_months(alone):g}" if len(questions) > len(asked) else ""
-        start(solving.progress, f"search{gpu}{when}", anew=True, waits=latest_start_days(alone) if in_date else 0.0)
-        answers.append(HardwareAnswer(alone, _answer(alone, solving, _best(answers), within, without)))
+        start(solving.progress, f"search{gpu}{when}", anew=True, waits=ready if in_date else 0.0)
+        how: dict[str, Any] = {"cache": solving.cache.of(alone), "first": solving.first, "without": without}
+        if goal == "total_cost_of_ownership_usd":
+            floor = solving.floor
+            found = least_run_cost(alone, solving.left, solving.progress, without=without, floor_usd=floor)
+        elif goal == "cost_usd":
+            dearest = alone.limits.budget_usd or math.inf
+            if best is not None and best.solution.plan is not None:
+                dearest = min(dearest, best.solution.plan.capital_usd - 2 * CENTS)
+            cheaper = alone if best is None else alone.replaced(limits__budget_usd=dearest)
+            found = solve_joint_cost(cheaper, solving.left, solving.progress, floor_usd=solving.floor, **how)
+        else:
+            rival = math.inf if best is None else (best.solution.days or 0.0) + best.ready_days - ready
+            of_use = DaysOfUse(rival=rival, floor=max(0.0, solving.floor - in_date * ready), within=within)
+            how |= {"first_replicas": solving.first_replicas, "of_use": of_use}
+            found = JointSolution(status="infeasible")
+            if rival > 0:
+                found = solve_joint(alone, solving.left, solving.progress, **how)
+        answers.append(HardwareAnswer(alone, found))
     late = (answer for answer in answers if answer.solution.plan is not None)
     # Where there is no plan, the reasons are those of the question that leaves nothing out.
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
@@ -84,28 +102,6 @@ def best_choice(
     kinds = [hardware_kind(alone.hardware) for alone in asked]
     in_order = sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware)))
     return [HardwareAnswer(best.instance, bounded_by_all(best, others)), *in_order]
-
-
-def _answer(
-    alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
-) -> JointSolution:
-    goal, asked = alone.objective.minimize, (solving.left, solving.progress)
-    how: dict[str, Any] = {"cache": solving.cache.of(alone), "first": solving.first, "without": without}
-    if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, *asked, without=without, floor_usd=solving.floor)
-    if goal == "cost_usd":
-        if best is not None and best.solution.plan is not None:
-            usd = best.solution.plan.capital_usd - 2 * CENTS
-            alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        return solve_joint_cost(alone, *asked, floor_usd=solving.floor, **how)
-    rival, ready = math.inf, latest_start_days(alone)
-    if best is not None and best.solution.days is not None:
-        rival = best.solution.days + best.ready_days - ready
-    if rival <= 0:
-        return JointSolution(status="infeasible")
-    floor = max(0.0, solving.floor - (ready if goal == FINISH_DATE else 0.0))
-    of_use = DaysOfUse(rival=rival, floor=floor, within=within)
-    return solve_joint(alone, *asked, first_replicas=solving.first_replicas, of_use=of_use, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
