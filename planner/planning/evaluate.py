@@ -123,6 +123,16 @@ def evaluated(instance: Instance) -> Evaluation:
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: tuple(_constants(instance, part)) for part in sorted(seconds) if seconds[part]}
+    extrapolated = []  # beyond measured runs: degrees, accelerators and stacks in none
+    for degree, reason in step_errors.outside(machine, strategy).items():
+        paths = [constant.path for constant in rests_on.get(SETS.get(degree, ""), ())]
+        extrapolated.append(Extrapolation(reason=reason, constants=tuple(filter(is_tunable, paths))))
+    every = {constant.path: constant for part in rests_on.values() for constant in part}
+    for part, reason in step_errors.unmeasured(machine).items():
+        where = GPU if part == "accelerator" else CODE
+        fitted = [path for path in every if path.startswith(where) and is_tunable(path)]
+        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
+        extrapolated += [Extrapolation(reason=reason, constants=tuple(sorted(own)))] if own else []
     return Evaluation.model_validate(
         measured
         | {
@@ -140,7 +150,7 @@ def evaluated(instance: Instance) -> Evaluation:
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": run,
-            "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
+            "extrapolated": tuple(extrapolated),
         }
     )
 
@@ -398,22 +408,6 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
 # The part of a step that each degree sets, whose constants are extrapolated with it.
 SETS = dict(zip(("TP", "CP", "EP"), DEGREES, strict=False))
 SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
-
-
-def _extrapolations(
-    machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
-) -> Iterator[Extrapolation]:
-    """Yield an evaluated layout's extrapolations beyond measured runs: degrees, accelerators and stacks in none."""
-    for degree, reason in step_errors.outside(machine, strategy).items():
-        behind = (constant.path for constant in rests_on.get(SETS.get(degree, ""), ()))
-        yield Extrapolation(reason=reason, constants=tuple(path for path in behind if is_tunable(path)))
-    every = {constant.path: constant for part in rests_on.values() for constant in part}
-    for part, reason in step_errors.unmeasured(machine).items():
-        where = GPU if part == "accelerator" else CODE
-        fitted = (path for path in every if path.startswith(where) and is_tunable(path))
-        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
-        if own:
-            yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:

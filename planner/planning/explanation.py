@@ -148,7 +148,6 @@ def _start_line(x: OtherStart) -> str:
 
 
 def _other_line(x: Other, start_days: float | None) -> str:
-    """Write the explanation's line on one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and x.as_good else x.loss
     days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
@@ -195,7 +194,6 @@ def _worth_line(x: Worth) -> str:
 
 
 def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
-    """Write the explanation's lines on what would let a site split exist, and on the best candidate sites."""
     for move in moved:
         unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)

@@ -141,7 +141,6 @@ def plan_of(
 
 
 def _assumptions(choice: JointPlan) -> Assumptions:
-    """Return what a joint plan's step assumes of the network: its slowest site, and the fibre between sites."""
     conditions, fibre = choice.conditions, choice.conditions.fibre
     return Assumptions(
         pipeline_send_slowdown=float(conditions.send),

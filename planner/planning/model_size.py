@@ -155,7 +155,6 @@ def _finished(
     law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
-        """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
         size = transformer.best_parameters(law_of(choose), flop)
         of_size = transformer.tokens_for(size, flop)
         return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))

@@ -3,7 +3,7 @@
 import math
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
@@ -27,9 +27,6 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
 from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted, with_a_first_plan_of_its_own
-
-if TYPE_CHECKING:
-    from planner.models.joint.site_choice import Sites
 
 UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
@@ -193,23 +190,19 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     if instance.grid is None:
         owned = instance.hardware.racks or 0
         return "owned_racks" if more > owned else "fabric" if more > joined else "layout"
-    here, left = _sites_of(instance, solving), (instance.limits.budget_usd or math.inf) - choice.capital_usd
+    from planner.models.joint.site_choice import Sites
+
+    asked, own = (instance, instance.replaced(limits__budget_usd=None)), solving.options
+    here, rich = (Sites(instance=each, seed=own.seed, threads=own.threads) for each in asked)
+    here.deadline = rich.deadline = solving.deadline
+    left = (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     if block.racks * (blocks // here.max_open + 1) > joined:
         return "fabric"
     try:
-        rich = _sites_of(instance.replaced(limits__budget_usd=None), solving)
         if more > rich.max_racks(block.rails):
             return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
     except (OutOfTimeError, UnansweredError):
         return None
-
-
-def _sites_of(instance: Instance, solving: Solving) -> "Sites":
-    from planner.models.joint.site_choice import Sites
-
-    sites = Sites(instance=instance, seed=solving.options.seed, threads=solving.options.threads)
-    sites.deadline = solving.deadline
-    return sites
