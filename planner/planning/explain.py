@@ -27,7 +27,7 @@ from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.question_variants import More, Variant, limits_of, variants_of
+from planner.planning.question_variants import Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -102,7 +102,7 @@ def _parts(
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
-    questions.looser = [x.change for x in more if x.limit in questions.seldom_short]
+    questions.looser = [x.change for x in more if x.choice in questions.seldom_short]
     questions.looser += [v.change for v in variants if v.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
@@ -226,7 +226,7 @@ class _Questions:
         return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
 
     def _known_or_asked(
-        self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
+        self, name: str, x: Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
     ) -> "_Answer | None":
         """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""
         # What is worth nothing together is worth nothing alone.
@@ -242,7 +242,7 @@ class _Questions:
         if not self.left:
             return None
         options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
-        return self._ask(x.change(self.plan.instance), options, x.without if isinstance(x, Variant) else None, floor)
+        return self._ask(x.change(self.plan.instance), options, x.without, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
@@ -258,24 +258,24 @@ class _Questions:
         bound = None if found.proved or found.bound is None else ready + found.bound
         return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
 
-    def worth(self, x: More) -> Worth | None:
+    def worth(self, x: Variant) -> Worth | None:
         """Return what a little more of a limit saves the explained plan, in days or dollars; None if unanswered."""
         best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
-        if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
+        if x.choice == "budget" and in_dollars and known:  # what more money pays costs more
             found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
         else:
-            found = self._known_or_asked(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
+            found = self._known_or_asked(f"what more {x.choice} is worth", x, loosens=x.choice in self.seldom_short)
         if found is None or (found.value is None and (found.proved or found.bound is None)):
-            self.unasked.append(x.limit)  # no time was left, or no answer came
+            self.unasked.append(x.choice)  # no time was left, or no answer came
             return None
         saved = best - found.value if found.value is not None else 0.0
-        if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
+        if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.choice in LOOSER):
             saved = 0.0  # the plan at hand is one still
         proved = found.proved and self.proven
         most = None if proved or found.bound is None else max(best - found.bound, 0.0)
         names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
         figures = dict(zip(names, (saved, most), strict=True))
-        return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
+        return Worth(limit=x.choice, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision of the explained plan made otherwise; None: no time left."""

@@ -78,8 +78,7 @@ def best_choice(
         start(solving.progress, f"search{gpu}{when}", anew=True, waits=ready if in_date else 0.0)
         how: dict[str, Any] = {"cache": solving.cache.of(alone), "first": solving.first, "without": without}
         if goal == "total_cost_of_ownership_usd":
-            floor = solving.floor
-            found = least_run_cost(alone, solving.left, solving.progress, without=without, floor_usd=floor)
+            found = least_run_cost(alone, solving.left, solving.progress, without=without, floor_usd=solving.floor)
         elif goal == "cost_usd":
             dearest = alone.limits.budget_usd or math.inf
             if best is not None and best.solution.plan is not None:

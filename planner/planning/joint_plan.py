@@ -204,8 +204,7 @@ def _with_sites(
     with signals.finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
         design = None if fibre is None else fibre.design(*joined)
-    marked = mark(section.certificate, partial(confirmed, sites, placed))
-    section = section.replaced(certificate__checked=marked)
+    section = section.replaced(certificate__checked=mark(section.certificate, partial(confirmed, sites, placed)))
     if design is not None:
         from planner.models.wan_design import confirmed as confirmed_fibre
 
@@ -241,8 +240,7 @@ def _fabrics_and_placement(
         )
         if network.wan_gateway and section is not None:
             rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
-            exchanged = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
-            rates["exchange_gbps"] = exchanged
+            rates["exchange_gbps"] = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
         fabrics[site] = site_fabric(
             network,
             template,

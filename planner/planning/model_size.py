@@ -174,8 +174,7 @@ def _finished(
         "idle GPUs": (1 - gpus / every) * metrics.useful_share,
         "stopped": 1 - metrics.useful_share,
     }
-    parts = metrics.breakdown_seconds.items()
-    shares |= {part: own / metrics.step_seconds * working for part, own in parts if own > 0}
+    shares |= {part: own / metrics.step_seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
     choice = ModelChoice(
@@ -253,8 +252,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     }
     if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
-        why = none if found.status == "infeasible" else "the time limit came first"
-        return LimitPoint(**known, reason=why)
+        return LimitPoint(**known, reason=none if found.status == "infeasible" else "the time limit came first")
     conditions = conditions_of(problem_on(asked, found.racks))
     strategy = strategy_of(found.plan)
     breakdown = step_prediction.step_breakdown(machine, conditions, strategy)

@@ -16,26 +16,18 @@ SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving ag
 
 
 @dataclass(frozen=True)
-class More:
-    """A variant of a plan's question with a little more of one limit, as a change to the instance."""
-
-    limit: str
-    more: float
-    unit: str
-    change: Change
-    each: float = 1.0
-
-
-@dataclass(frozen=True)
 class Variant:
-    """A variant of a plan's question, one decision made otherwise or one rule left out, as a change to the instance."""
+    """A variant of a plan's question, as a change: a decision made otherwise, a rule left out, `more` of a limit."""
 
-    choice: str
-    plan_value: str
-    value: str
+    choice: str  # or the limit
+    plan_value: str = ""
+    value: str = ""
     change: Change = lambda instance: instance
     without: dict[str, Any] = field(default_factory=dict)
     loosens: bool | None = False  # whether every plan stays one; None: neither that, nor was each of its plans one
+    more: float = 0.0
+    unit: str = ""
+    each: float = 1.0
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
@@ -80,15 +72,15 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
         yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
 
 
-def limits_of(plan: Plan) -> Iterator[More]:
+def limits_of(plan: Plan) -> Iterator[Variant]:
     """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
     instance, limits, layout, grid = plan.instance, plan.instance.limits, plan.layout, plan.instance.grid
     wan = plan.sites.links if plan.sites else ()
 
-    def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> More:
+    def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> Variant:
         now = getattr(limits, key)
         more = max(now * SMALL_CHANGE, least)
-        return More(limit, more, unit, change_to(**{f"limits__{key}": now + more}), each)
+        return Variant(limit, change=change_to(**{f"limits__{key}": now + more}), more=more, unit=unit, each=each)
 
     if limits.budget_usd:
         yield of_limits("budget", "budget_usd", "USD", each=MILLION)
@@ -98,9 +90,9 @@ def limits_of(plan: Plan) -> Iterator[More]:
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
         yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
     size = machine_of(instance).gpu.hbm_bytes + 1e9
-    yield More("memory", 1.0, "GB of HBM", change_to(hardware__accelerator__hbm_bytes=size))
+    yield Variant("memory", change=change_to(hardware__accelerator__hbm_bytes=size), more=1.0, unit="GB of HBM")
     if instance.hardware.racks is not None and grid is None:
-        yield More("racks", 1.0, "rack", change_to(hardware__racks=instance.hardware.racks + 1))
+        yield Variant("racks", change=change_to(hardware__racks=instance.hardware.racks + 1), more=1.0, unit="rack")
     if limits.facility_power_mw:
         yield of_limits("facility power", "facility_power_mw", "MW of the facility")
     if grid is not None:
@@ -119,13 +111,14 @@ def limits_of(plan: Plan) -> Iterator[More]:
             parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
             whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
             if binds:
-                yield More(limit, whole * SMALL_CHANGE, f"{unit} of {limit}", _raised(family, key, ids))
+                more, of_limit = whole * SMALL_CHANGE, f"{unit} of {limit}"
+                yield Variant(limit, change=_raised(family, key, ids), more=more, unit=of_limit)
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
         waves = wan[0].wavelengths + pair
         leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
         lit = change_to(wan__max_fibre_pairs=leased, pins={**instance.pins, "wan.wavelengths": waves})
-        yield More("fibre", 1.0, "fibre pair", lit)
+        yield Variant("fibre", change=lit, more=1.0, unit="fibre pair")
 
 
 def _raised(family: str, key: str, ids: Collection[str] | None) -> Change:

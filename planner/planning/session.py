@@ -125,8 +125,7 @@ def solve_once(
         deadline = Deadline(options.time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
         if curve and plan.curve is None:
-            left = replace(options, time_limit=deadline.limit)
-            drawn = curve_around(plan, left, reporter, cache=cache).curve
+            drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
             plan = plan.replaced(curve=drawn) if drawn.points else plan
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
@@ -183,15 +182,9 @@ class Session:
         """
         reporter = Reporter(on_event=on_progress)
         options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-        return solve_once(
-            read_question(instance, pins, constants),
-            options,
-            reporter,
-            start=start,
-            interrupt=interrupt,
-            models=models,
-            cache=self._cache,
-        )
+        question = read_question(instance, pins, constants)
+        how: dict[str, Any] = {"start": start, "interrupt": interrupt, "models": models, "cache": self._cache}
+        return solve_once(question, options, reporter, **how)
 
     @bounded
     def curve(

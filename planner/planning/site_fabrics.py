@@ -156,10 +156,8 @@ def frontier(
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
             instance, messages = plan.instance.replaced(pins=pins), list[str]()
-            where = site if size is None else f"{site}, leaf domains of {size} racks"
-            designs = alternatives(
-                instance, request, options, site=site, axes=axes, every=every, report=messages.append
-            )
+            how: dict[str, Any] = {"site": site, "axes": axes, "every": every, "report": messages.append}
+            designs = alternatives(instance, request, options, **how)
             merits = list(designs[0].merits) if designs else []
             figures = [{**design.merits, **design.choices} for design in designs]
             broken = list(rules(physics, site, figures, merits, leaf_size=size))
@@ -167,7 +165,7 @@ def frontier(
                 wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
                 raise InternalError(f"the frontier breaks its own rules: {wrong}")
             for text in messages:
-                report(f"{where}: {text}")
+                report(f"{site if size is None else f'{site}, leaf domains of {size} racks'}: {text}")
             yield from ((site, design) for design in designs)
 
 

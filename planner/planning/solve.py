@@ -122,8 +122,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     if refused is not None and refused.rules:
         refused = _of_each_gpu(refused, kinds, solving)
     start(progress, "writing the plan")
-    written = _without(instance, solution, refused)
-    plan = plan_of(instance, written, options, deadline.elapsed - started, more)
+    plan = plan_of(instance, _without(instance, solution, refused), options, deadline.elapsed - started, more)
     if instance.objective.minimize == "total_cost_of_ownership_usd" and refused is None:
         refused = over_budget(instance, plan.objective.value, solution.lower_bound)
         plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)

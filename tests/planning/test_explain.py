@@ -130,7 +130,7 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     figures |= {"hardware__rack__price_usd": rack_usd * 1.5}
     figures |= {} if grid is None else {"grid__prices__site_usd": grid.prices.site_usd + rack_usd}
     others = [Variant(path, "", "", change_to(**{path: figure})) for path, figure in figures.items()]
-    others += [*(Variant(x.limit, "", "less", x.change) for x in limits_of(plan)), *variants_of(plan, [])]
+    others += [*(replace(x, value="less") for x in limits_of(plan)), *variants_of(plan, [])]
     for v in others:
         question, without = v.change(asked), v.without
         found, fresh = (answer(question, x, without) for x in (replace(cache), JointCache()))
@@ -301,7 +301,7 @@ def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
     link = plan.sites.links[0]
     wan = ASKED.wan.replaced(max_fibre_pairs=link.fibre_pairs)
-    x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.limit == "fibre")
+    x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.choice == "fibre")
     more = x.change(ASKED.replaced(wan=wan))
     waves, lit = more.pins["wan.wavelengths"], more.wan
     assert (
