@@ -198,7 +198,7 @@ def explain(
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     asked = plan if plan is not None and request == plan.instance and proven_plan(plan) else request
     with ended_by(interrupt), turn(Deadline()):
-        for found in explained(asked, options, near=near, within=within, progress=reporter):
+        for found in explained(asked, options, reporter, near=near, within=within):
             if on_part is not None:
                 on_part(found)
     return found  # at least that of the plan itself

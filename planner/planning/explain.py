@@ -1,7 +1,7 @@
 """Explain a plan: the cost of each decision's runner-up and the value of each limit, or the needs of a plan."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, takewhile
@@ -23,6 +23,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning import finish_date
 from planner.planning.changed_instance import Change, in_fewest_days
+from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
 from planner.planning.frontier import FRONTIER, in_days_of_training
@@ -48,12 +49,7 @@ DOUBLINGS = 20  # of a limit, in search of a plan
 
 
 def explained(
-    asked: Instance | Plan,
-    options: Options,
-    *,
-    near: int = 0,
-    within: float = 0.05,
-    progress: Callable[[str], None] = lambda _: None,
+    asked: Instance | Plan, options: Options, progress: Progress, *, near: int = 0, within: float = 0.05
 ) -> Iterator[Explanation]:
     """Yield a plan's explanation as it grows: the plan, its sites, what more of each limit is worth, other choices.
 
@@ -173,7 +169,7 @@ class _Questions:
     cache: JointCache
     deadline: Deadline
     options: Options
-    progress: Callable[[str], None]
+    progress: Progress
     parts: int = 0  # questions to come
     plans: list[tuple[float, str, JointPlan]] = field(default_factory=list)  # found, with value and what was changed
     unasked: list[str] = field(default_factory=list)

@@ -72,10 +72,9 @@ class PricedPoint:
 class BudgetQuestions:
     """The curve's questions for the fewest days at a size: a budget with a grid, else a cluster's racks."""
 
-    asked: PricedPoint  # the plan from which they go down
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
-    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
+    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, first the one from which they go down
     answers: list[MinDaysProof] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
@@ -83,7 +82,6 @@ class BudgetQuestions:
 
     def run(self, most: float) -> Iterator[PricedPoint]:
         """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
-        self.points.append(self.asked)
         tried: set[float] = set()
         while len(self.front()) < most and self.work < WORK:
             size = next((size for size in self._sizes() if size not in tried), None)
@@ -142,12 +140,12 @@ class BudgetQuestions:
         if found.plan is None or found.days is None or found.days > late:
             self.refused = max(self.refused, size)
             return None
-        if found.days > SLOWEST * self.asked.days:
+        if found.days > SLOWEST * self.points[0].days:
             self.refused = max(self.refused, size)
         each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
         alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
         point = point_of(best.instance, found.plan, found.days, alone)
-        if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2):
+        if point.usd <= min(budget_of(self.instance), self.points[0].usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)
         return None
@@ -204,7 +202,7 @@ def frontier_of(
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
     stopped: Stopped = "proved"
-    search, questions, reported = None, None, math.inf
+    search, reported = None, math.inf
 
     def say(search: WholeCurve) -> None:
         nonlocal reported
@@ -217,6 +215,7 @@ def frontier_of(
         if not mine:
             return _nothing(instance, deadline.cause)
         solving = Solving(options=options, deadline=longer, progress=progress, cache=JointCache())
+        questions = BudgetQuestions(instance=instance, solving=solving)
         try:
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)
@@ -228,8 +227,8 @@ def frontier_of(
                 if point.usd <= budget_of(instance):
                     _keep(front, point)
             if asked:
-                known = [MinDaysProof(math.inf, fastest.lower_bound or 0.0)]
-                questions = BudgetQuestions(asked=asked[-1], instance=instance, solving=solving, answers=known)
+                questions.points.append(asked[-1])
+                questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
                     _keep(front, point)
             start(progress, "the curve")
@@ -252,7 +251,7 @@ def frontier_of(
             stopped = "interrupted"
         if not front.plans:
             return _nothing(instance, stopped)
-        return _written(instance, front, search, questions, options, stopped, points)
+        return _written(front, search, questions, stopped, points)
 
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
@@ -304,25 +303,18 @@ def _nothing(instance: Instance, stopped: str) -> Frontier:
 
 
 def _written(
-    instance: Instance,
-    front: Front,
-    search: WholeCurve | None,
-    questions: BudgetQuestions | None,
-    options: Options,
-    stopped: str,
-    points: int | None,
+    front: Front, search: WholeCurve | None, questions: BudgetQuestions, stopped: str, points: int | None
 ) -> Frontier:
     """Return the curve with the plan of each point; after an early end the budget questions may prove more of it."""
-    proven = None
+    instance, options, proven = questions.instance, questions.solving.options, None
     if search is not None and math.isfinite(search.proven) and math.isinf(search.world.unproven.seconds):
         proven = search.proven
     found = list(zip(front.usd, front.seconds, front.plans, strict=True))
     figures = [(usd, days_of(instance, seconds)) for usd, seconds, _ in found]
     bounds = []
     for at, (usd, days) in enumerate(figures):  # what no plan of the whole box is below, none of less capital is
-        known = 0.0 if questions is None else questions.min_days(usd if at < len(figures) - 1 else math.inf)
         bound = 0.0 if proven is None else days_of(instance, front.cutoff(usd, proven))
-        bounds.append(min(days, max(known, bound)))
+        bounds.append(min(days, max(bound, questions.min_days(usd if at < len(figures) - 1 else math.inf))))
     least, most = None, front.most_usd if math.isfinite(front.most_usd) else None
     covered = covered_within(figures, bounds)
     if stopped != "proved" and covered < (math.inf if proven is None else proven):
@@ -443,14 +435,13 @@ def curve_around(
     deadline, days = Deadline(options.time_limit), 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
     solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache)
-    questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
+    questions = BudgetQuestions(instance=plan.instance, solving=solving, points=[asked])
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):
         try:
-            for point in questions.run(points) if mine else ():
-                if point.instance is not None and point.choice is not None:
-                    written = plan_of_point(point.instance, point.choice, point.days, options)
-                    plans[id(point)] = named(written, plan.instance)
+            for x in questions.run(points) if mine else ():
+                if x.instance is not None and x.choice is not None:
+                    plans[id(x)] = named(plan_of_point(x.instance, x.choice, x.days, options), plan.instance)
         except OutOfTimeError:
             stopped = deadline.cause
         except UnansweredError:
@@ -462,9 +453,8 @@ def curve_around(
     questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
     found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
-    # Of the last point the bound is that of the whole box.
-    mosts = [*(usd for usd, _ in figures[:-1]), math.inf]
-    bounds = [min(questions.min_days(usd), days) for usd, (_, days) in zip(mosts, figures, strict=True)]
+    bounds = [min(questions.min_days(usd), days) for usd, days in figures]
+    bounds[-1] = min(questions.min_days(math.inf), figures[-1][1])  # that of the whole box
     drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
     share = covered_within(figures, bounds)
     curve = Curve(

@@ -291,7 +291,7 @@ def test_a_row_with_the_plan_of_another_says_so(found: Explanation) -> None:
 
 def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
     """Each has the best plan over sets that no plan before it has, and none is the plan's own."""
-    parts = explain.explained(plan, Options(), near=3, within=1000.0)
+    parts = explain.explained(plan, Options(), str, near=3, within=1000.0)
     near = [x for x in list(takewhile(lambda part: not part.worth, parts))[-1].sites if x.choice == "sites"]
     losses = [x.loss for x in near if x.loss is not None]
     assert near and losses == sorted(losses) and len({x.value for x in near}) == len(near)
