@@ -120,36 +120,40 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
             _resolve_choice(data["workload"], where, faults)
     for (part, key), kind in NAMED.items():
         if isinstance(data.get(part), dict):
-            _resolve(data[part], key, kind, part, faults)
+            _resolve(data[part], key, kind, f"{part}.{key}", faults)
     hardware = data["hardware"] if isinstance(data.get("hardware"), dict) else {}
     for part in ("pools", "alternatives"):
         entries = hardware[part] if isinstance(hardware.get(part), list) else []
         for (i, entry), key in product(enumerate(entries), ("accelerator", "rack")):
             if isinstance(entry, dict):
-                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}]", faults)
+                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}].{key}", faults)
                 if part == "pools" and i == 0 and key in entry:  # the hardware's too, where it has none
                     hardware.setdefault(key, entry[key])
-    if isinstance(data.get("reliability"), str):
-        data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
-    network = data.get("network")
+    _resolve(data, "reliability", "reliability", "reliability", faults)
+    network = data["network"] if isinstance(data.get("network"), dict) else {}
     for kind in ("switches", "media"):
-        if isinstance(network, dict) and isinstance(network.get(kind), list):
-            network[kind] = [
-                _entry(kind, entry, f"network.{kind}[{i}]", faults) if isinstance(entry, str) else entry
-                for i, entry in enumerate(network[kind])
-            ]
+        entries = network[kind] if isinstance(network.get(kind), list) else []
+        for i in range(len(entries)):
+            _resolve(entries, i, kind, f"network.{kind}[{i}]", faults)
     return data
 
 
-def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
-    given = holder.get(key)
+def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
+    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them.
+
+    Another entry replaces an unknown name.
+    """
+    known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
+    like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
+    name = given if isinstance(given, str) else like
+    if isinstance(name, str) and name not in known:
+        path = path if name is given else f"{path}.{LIKE}"
+        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
+        faults.replaced.append(path)
     if isinstance(given, str):
-        holder[key] = _entry(kind, given, f"{where}.{key}", faults)
-    elif kind == "accelerators" and isinstance(given, dict) and isinstance(given.get(LIKE), str):
-        _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults)
-        if given[LIKE] in catalogue(kind):
-            holder[key] = completed(given, catalogue(kind))
+        holder[key] = known[given] if given in known else next(iter(known.values()))
+    elif isinstance(like, str) and like in known:
+        holder[key] = completed(given, known)
 
 
 def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
@@ -157,11 +161,11 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         choose.setdefault(key, Choose.model_fields[key].default)
-        _resolve(choose, key, kind, "workload.choose", faults)
+        _resolve(choose, key, kind, f"workload.choose.{key}", faults)
     family = choose.setdefault("family", {})
     if isinstance(family, dict):
         family.setdefault("depth", Family.model_fields["depth"].default)
-        _resolve(family, "depth", "depth_laws", "workload.choose.family", faults)
+        _resolve(family, "depth", "depth_laws", "workload.choose.family.depth", faults)
     if "model" not in workload or "tokens" not in workload:
         try:
             asked = Choose.model_validate(choose)
@@ -176,16 +180,6 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
             raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
         workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
         workload.setdefault("tokens", start.tokens)
-
-
-def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
-    """Return a catalogue entry for an instance's name, given at `path`. Another entry replaces an unknown name."""
-    known = catalogue(kind)
-    if name not in known:
-        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
-        faults.replaced.append(path)
-        return next(iter(known.values()))
-    return known[name]
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
