@@ -25,7 +25,7 @@ from planner.planning import finish_date
 from planner.planning.changed_instance import Change, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
-from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
+from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.question_variants import Variant, limits_of, variants_of
@@ -33,6 +33,7 @@ from planner.planning.session import column_like, column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.units import words
 
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
@@ -280,7 +281,8 @@ class _Questions:
         floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
         found = self._known_or_asked(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
         if found is None:
-            self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
+            name = v.choice if "." in v.choice else words(v.choice)
+            self.unasked.append(changed if v.choice in ("site", "switch") else name)
             return None
         if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
             found = replace(found, value=self.best, days=None, plan=None)

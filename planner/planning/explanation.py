@@ -165,12 +165,8 @@ def _other_line(x: Other, start_days: float | None) -> str:
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     """Write the decision that an explanation changes: tensor parallel 4 instead of 8, site abilene closed."""
     own, other = ({"True": "on", "False": "off"}.get(x, x) for x in (plan_value, value))
-    return f"{named(choice)} {own} {other}" if choice == "site" else f"{named(choice)} {other} instead of {own}"
-
-
-def named(choice: str) -> str:
-    """Write the name of an explained choice in words; a path of the instance as it is."""
-    return choice if "." in choice else words(choice)
+    name = choice if "." in choice else words(choice)  # a path of the instance as it is
+    return f"{name} {own} {other}" if choice == "site" else f"{name} {other} instead of {own}"
 
 
 def _worth_line(x: Worth) -> str:

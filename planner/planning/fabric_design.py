@@ -6,7 +6,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,6 +145,18 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
             for kind in ranked:
                 if kind.template is not None and seeds:
                     tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
+        alternatives, whole_tbps = [], half_rate_tbps(instance.hardware, search.gpus)
+        for kind in ranked:
+            own, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
+            figures = FabricAlternative(
+                name=kind.name,
+                lost=search.lost(kind, best),
+                fabric=None if own is None else search.section(own),
+                bisection_tbps=None if own is None else whole_tbps * own.design.bisection_share,
+                ecmp_tail=ecmp,
+                spray_tail=sprayed,
+            )
+            alternatives.append(figures)
         stop, bound, seconds = Stop.PROVED if complete else Stop.LIMIT, usd if complete else None, deadline.elapsed
         found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=seconds)
         cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
@@ -153,7 +165,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
             certificate=found.certificate(
                 formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
             ),
-            alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
+            alternatives=tuple(alternatives),
         )
     value, gap, space = None if section is None else usd, None if bound is None else 0.0, SPACE if section else ""
     status: tuple[Status, Status] = ("infeasible", "optimal") if complete else ("unknown", "feasible")
@@ -177,11 +189,6 @@ class FabricSearch:
     deadline: Deadline
     lengths: Lengths = field(default_factory=Lengths)
     simulated: dict[Any, Tails] = field(default_factory=dict)  # by the shape of the tree
-
-    @property
-    def hosts(self) -> int:
-        """The hosts of the cluster that the fabric joins."""
-        return self.instance.hardware.racks or 0
 
     @property
     def gpus(self) -> int:
@@ -215,7 +222,7 @@ class FabricSearch:
     def cheapest(self, kind: FabricKind, most_usd: float) -> FabricKind:
         """Return a kind of fabric with its cheapest design below a price; not searched once time is over."""
         # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
-        ratios, free = self.network.max_oversubscription, dict[str, Any]()
+        ratios, free, hosts = self.network.max_oversubscription, dict[str, Any](), self.instance.hardware.racks or 0
         if kind.grouped:
             free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
         own = self.network.replaced(families=(kind.family,), **free)
@@ -236,14 +243,14 @@ class FabricSearch:
             send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
             tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
         try:
-            found = tables.options(traffic, self.hosts, site=CLUSTER)
+            found = tables.options(traffic, hosts, site=CLUSTER)
         except OutOfTimeError:
             found, kind = tables.latest, replace(kind, searched=False)
         found = found.part(found.key[:, 0] != DEAR)
         if not len(found):
             return replace(kind, dear=math.isfinite(most_usd))
         cheapest = np.lexsort((found.mw, found.usd))[0]
-        return replace(kind, template=tables.template(traffic, self.hosts, found, int(cheapest)))
+        return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
 
     def pinned(self, name: str) -> Any:
         """Return the pinned value of a fabric decision, of the one site or every site; None where it is free."""
@@ -265,19 +272,6 @@ class FabricSearch:
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
         worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
         return site_fabric(self.network, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
-
-    def alternative(self, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]) -> FabricAlternative:
-        """Return the figures of an alternative kind of fabric, and why it was not chosen."""
-        template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
-        whole_tbps = half_rate_tbps(self.instance.hardware, self.gpus)
-        return FabricAlternative(
-            name=kind.name,
-            lost=self.lost(kind, best),
-            fabric=None if template is None else self.section(template),
-            bisection_tbps=None if template is None else whole_tbps * template.design.bisection_share,
-            ecmp_tail=ecmp,
-            spray_tail=sprayed,
-        )
 
     def lost(self, kind: FabricKind, best: FabricKind) -> str:
         """Write why a kind of fabric was not chosen; empty for the chosen one."""
@@ -309,7 +303,7 @@ class FabricSearch:
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
-        joined = self.hosts if kind.family == "rail-only" else self.hosts * self.gpus
+        joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
         (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
         if not kind.grouped and kind.tiers > 1 and of_rack > leaf:

@@ -272,9 +272,8 @@ def _fabrics_and_placement(
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return the proof section of a joint plan: the facts beyond physics that the checker needs for its bound."""
-    in_days = instance.objective.minimize == "days_to_train"
     return refused_of(solution).replaced(
-        fabric_free_bound_days=solution.fabric_free_bound if in_days else None,
+        fabric_free_bound_days=solution.fabric_free_bound if instance.objective.minimize == "days_to_train" else None,
         counts=solution.counts,
         min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
     )

@@ -25,7 +25,6 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.solvers.outcome import UnansweredError
@@ -92,8 +91,9 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             if bracket.plan is None:
                 raise
             break
-        if plan is not None and plan.layout is not None:
-            ideal = _ideal_flop(plan, plan.layout, deadline)
+        if plan is not None and (layout := plan.layout) is not None:  # all of its GPUs, idle ones too, at their peak
+            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(plan.instance).peak_flop_per_second
+            ideal = float(transformer.budget_flop(peak, until))
         if bracket.closed(choose.tolerance) or clock.passed:
             break
         flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
@@ -135,12 +135,6 @@ def _tried(
     return plan
 
 
-def _ideal_flop(plan: Plan, layout: LayoutPlan, deadline: float) -> float:
-    """Return the compute in FLOP of all GPUs of the plan, idle ones included, at their peak until the deadline."""
-    peak = (layout.gpus_used + layout.gpus_idle) * machine_of(plan.instance).peak_flop_per_second
-    return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
-
-
 def _finished(
     instance: Instance, choose: Choose, bracket: Bracket, plan: Plan, deadline: float, solve_days: SolveDays
 ) -> Plan:
@@ -159,13 +153,13 @@ def _finished(
         of_size = transformer.tokens_for(size, flop)
         return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
 
-    flop, full = float(transformer.training_flop(candidate.parameters, tokens)), _ideal_flop(plan, layout, deadline)
+    flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
+    peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
+    full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
+    assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
     most = max(min(bracket.high, full) if bracket.grows else full, flop)
-    loss, rate = transformer.loss(law, candidate.parameters, tokens), choose.assumed_flop_per_second
-    gpus, every = layout.gpus_used, layout.gpus_used + layout.gpus_idle
-    assumed = float(transformer.budget_flop(every * (rate or 0.0), deadline * SECONDS_PER_DAY))
+    loss, metrics, gpus = transformer.loss(law, candidate.parameters, tokens), layout.metrics, layout.gpus_used
     # Shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops.
-    metrics, peak = layout.metrics, machine_of(plan.instance).peak_flop_per_second
     working = gpus / every * metrics.useful_share
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * gpus)

@@ -86,7 +86,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = _choices(run)
+    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _evaluated(question, own), None
     by_stage = framework in ("megatron", "nemo")
@@ -118,7 +118,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
     """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
-    question, layout = plan.instance.replaced(pins={}), _choices(run)
+    question = plan.instance.replaced(pins={})
+    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
@@ -152,10 +153,6 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
         f"its switches stay, and are not the plan's: {', '.join(stated)}",
         f"a step takes {seconds:.4g} s with them, {longer}{over}",
     ]
-
-
-def _choices(run: LaunchRun) -> dict[str, Any]:
-    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
