@@ -119,19 +119,6 @@ def _least_usd(instance: Instance) -> float:
     return (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd + min_fabric_usd(instance.network)
 
 
-def _budget_sentence(instance: Instance) -> str:
-    """Write a conflict's budget, and where its racks and the least fabric cost more, the least that any plan costs."""
-    budget, hardware, least = instance.limits.budget_usd or 0.0, instance.hardware, _least_usd(instance)
-    text = f"the budget is {money(budget)}"
-    if least <= budget + CENT:
-        return text
-    racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
-    left, price_usd = max(0.0, budget - min_fabric_usd(instance.network)), rack_of(hardware).price_usd
-    paid, each = int(left // price_usd), money(price_usd)
-    fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
-    return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
-
-
 def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> Conflict | None:
     """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
     # The budget is named unless it is proven that every plan without one is late too.
@@ -212,9 +199,17 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     batch = limits.max_batch_tokens or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
     rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_SEQUENCES), taken
+    budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), rack_of(hardware).price_usd
+    capital = f"the budget is {money(budget)}"
+    if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
+        fabric = " with the least fabric" * (network is not None)
+        paid = int(max(0.0, budget - min_fabric_usd(network)) // price_usd) if price_usd else 0
+        fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack" * (price_usd > 0)
+        capital += f"; its {counted(hardware.racks or 0, 'rack')}{fabric} cost at least {money(least)}"
+        capital += f" ({money(price_usd)} a rack{fewer})"
     for name, text in (
         ("facility_power_mw", f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW"),
-        ("budget_usd", _budget_sentence(instance)),
+        ("budget_usd", capital),
         ("deadline_days", f"training must end in {limits.deadline_days or 0:,.6g} days"),
     ):
         if getattr(limits, name) is not None:
