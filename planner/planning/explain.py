@@ -10,7 +10,7 @@ from typing import Any
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
-from planner.instance.instance import FabricInstance, Instance
+from planner.instance.instance import Instance
 from planner.models import NodeLoad, Options, Relaxation
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
@@ -140,11 +140,9 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 def proven_plan(plan: Plan) -> bool:
     """Return whether a plan is proven, so that it can be explained without solving it again."""
     # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
-    instance, bound = plan.instance, plan.objective.bound
-    if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
-        return False
-    best = bound >= _best_value(plan) * (1 - ROUNDING) and instance.objective.minimize != "loss"
-    return plan.status == "optimal" and plan.stopped == "proved" and best and not check(plan)
+    bound, proved = plan.objective.bound, plan.status == "optimal" and plan.stopped == "proved"
+    best = bound is not None and plan.layout is not None and bound >= _best_value(plan) * (1 - ROUNDING)
+    return proved and best and plan.instance.objective.minimize != "loss" and not check(plan)
 
 
 def _best_value(plan: Plan) -> float:
