@@ -183,8 +183,7 @@ def explain(
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
     from planner.planning.explain import explained, proven_plan
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by
 
@@ -251,8 +250,7 @@ def frontier(
     """
     from planner.instance.references_and_pins import refuse_without_curve
     from planner.planning import frontier as search
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by, ending_at_once
 
@@ -301,8 +299,7 @@ def layouts(
     """
     from planner.instance.references_and_pins import of_one_layout
     from planner.planning.near_layouts import near_layouts
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by
 
@@ -407,8 +404,7 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.session import read_question, solve_once
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question, solve_once
     from planner.solvers.progress import Reporter
 
     reporter = Reporter(on_line=progress, on_event=on_progress)

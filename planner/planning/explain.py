@@ -29,8 +29,7 @@ from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherS
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.question_variants import Variant, limits_of, variants_of
-from planner.planning.session import column_like, column_of
-from planner.planning.solve import solve_instance
+from planner.planning.solve import column_like, column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
