@@ -18,11 +18,10 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.search_cache import JointCache
 from planner.plan.plan import Plan
-from planner.planning import explain, question_variants
+from planner.planning import explain
 from planner.planning.changed_instance import change_to
-from planner.planning.explain import _Answer, _Questions, limits_of
+from planner.planning.explain import Variant, _Answer, _Questions, limits_of, variants_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
-from planner.planning.question_variants import Variant, variants_of
 from planner.solvers.signals import Deadline
 from planner.units import power
 
@@ -123,7 +122,7 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     plan, cache = planner.solve(asked), JointCache()
     for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
         answer(of, cache)
-    monkeypatch.setattr(question_variants, "SMALL_CHANGE", -0.5)
+    monkeypatch.setattr(explain, "SMALL_CHANGE", -0.5)
     batch, hbm = asked.limits.max_batch_tokens or 0.0, asked.hardware.accelerator.hbm_bytes
     rack_usd, grid = asked.hardware.rack.price_usd, asked.grid
     figures = {"limits__max_batch_tokens": batch / 2, "hardware__accelerator__hbm_bytes": hbm / 2}
