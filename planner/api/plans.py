@@ -187,10 +187,8 @@ def explain(
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by
 
-    plan = None
-    if isinstance(instance, Plan):
-        plan, instance = instance, instance.instance
-    elif isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
+    plan = instance if isinstance(instance, Plan) else None
+    if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
         plan = read_plan(Path(instance))
     request = read_question(instance, pins, constants, of_one_layout)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)

@@ -137,14 +137,14 @@ class BudgetQuestions:
         bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
         self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
-        if found.plan is None or found.days is None or found.days > late:
+        days = math.inf if found.days is None or found.days > late else found.days
+        if days > SLOWEST * self.points[0].days:
             self.refused = max(self.refused, size)
+        if found.plan is None or math.isinf(days):
             return None
-        if found.days > SLOWEST * self.points[0].days:
-            self.refused = max(self.refused, size)
         each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
         alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
-        point = point_of(best.instance, found.plan, found.days, alone)
+        point = point_of(best.instance, found.plan, days, alone)
         if point.usd <= min(budget_of(self.instance), self.points[0].usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)

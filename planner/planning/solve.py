@@ -120,8 +120,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
         within = kept_within(instance, seek_others=seek_others)
-        whole = instance
-        best, *others = best_choice(whole, solving, within)
+        whole, (best, *others) = instance, best_choice(instance, solving, within)
         instance, solution = best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
@@ -287,7 +286,7 @@ def better_of(found: Plan, start: Plan | None) -> Plan:
 
 
 def read_question(
-    instance: Instance | Mapping[str, Any] | str | Path,
+    instance: Instance | Plan | Mapping[str, Any] | str | Path,
     pins: Mapping[str, Any] | None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
     accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
