@@ -25,12 +25,12 @@ from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
-from planner.planning import gpu_pools, model_size
+from planner.planning import model_size
 from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
-from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, with_alternatives
+from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
 from planner.planning.load import load_instance
 from planner.planning.plausible_ranges import warn
@@ -100,7 +100,7 @@ def solve_instance(
 def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.hardware.pools:
         start(solving.progress, "shares of the pools")
-        return gpu_pools.solve(instance, solving.options, solving.progress, solving.deadline)
+        return plan_of_pools(instance, solving)
 
     def alone(asked: Instance) -> Plan:
         with signals.with_a_first_plan_of_its_own():
