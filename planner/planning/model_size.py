@@ -41,15 +41,18 @@ SolveDays = Callable[[Instance], Plan]
 class Bracket:
     """A bracket of model compute in FLOP: the largest trained by the deadline, with its plan, and one too large."""
 
+    choose: Choose  # by which law, of which family, how near
+    deadline: float  # days
     low: float = 0.0
     high: float = math.inf
     plan: Plan | None = None
     days: dict[float, float] = field(default_factory=dict)  # by compute, of those that have a plan
     refused: Plan | None = None
 
-    def closed(self, tolerance: float) -> bool:
-        """Return whether the ends of the compute bracket are as near to each other as the tolerance asks."""
-        return self.plan is not None and self.high <= self.low * (1 + tolerance)
+    @property
+    def closed(self) -> bool:
+        """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
+        return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
 
     @property
     def grows(self) -> bool:
@@ -57,14 +60,33 @@ class Bracket:
         days = [own for _, own in sorted(self.days.items())]
         return days == sorted(days)
 
-    def next(self, last: float, deadline: float, tolerance: float) -> float:
+    def next(self, last: float) -> float:
         """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
         if last not in self.days:
             return last / STEP_DOWN if not self.low else math.sqrt(self.low * last)
-        guess = last * deadline / self.days[last]
+        guess = last * self.deadline / self.days[last]
         if self.low:
-            guess = max(guess, self.low * (1 + 0.9 * tolerance))
+            guess = max(guess, self.low * (1 + 0.9 * self.choose.tolerance))
         return guess if guess < self.high else math.sqrt(max(self.low, self.high / STEP_DOWN) * self.high)
+
+    def move(self, flop: float, solve_days: SolveDays, instance: Instance, progress: Progress) -> Plan:
+        """Plan the model that the law gives for a compute and move the bracket; return its plan, or its refusal."""
+        candidate = model_for(self.choose, flop)
+        plan = solve_days(in_fewest_days(instance_with(instance, candidate)))
+        model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
+        if plan.layout is None:
+            self.refused = plan
+            self.high = min(self.high, flop) if plan.status == "infeasible" else self.high
+            progress(f"{model}: no plan")
+            return plan
+        days = self.days[flop] = plan.layout.metrics.days_to_train
+        progress(f"{model}: {days:,.1f} of {self.deadline:,.1f} days")
+        if days <= self.deadline and flop > self.low:
+            self.low, self.plan = flop, plan
+            first_plan_found()
+        elif days > self.deadline and (plan.layout.certificate.bound or 0.0) > self.deadline:
+            self.high = min(self.high, flop)
+        return plan
 
 
 def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
@@ -72,7 +94,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
-    bracket, ideal, plan, machine = Bracket(), math.inf, None, machine_of(instance)
+    bracket, ideal, last, machine = Bracket(choose=choose, deadline=deadline), math.inf, None, machine_of(instance)
     racks = instance.pins.get("sites.racks") or instance.hardware.racks
     if racks is None:  # those that the power feeds
         areas = instance.grid.balancing_authorities if instance.grid else ()
@@ -82,7 +104,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
     for _ in range(TRIALS):
         try:
-            plan = _tried(instance, choose, bracket, flop, solve_days, progress)
+            last = bracket.move(flop, solve_days, instance, progress)
         except InputError:  # no shape of the family is as small
             if bracket.refused is None:
                 raise
@@ -91,17 +113,17 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             if bracket.plan is None:
                 raise
             break
-        if plan is not None and (layout := plan.layout) is not None:  # all of its GPUs, idle ones too, at their peak
-            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(plan.instance).peak_flop_per_second
+        if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
+            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
             ideal = float(transformer.budget_flop(peak, until))
-        if bracket.closed(choose.tolerance) or clock.passed:
+        if bracket.closed or clock.passed:
             break
-        flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
+        flop = min(bracket.next(flop), ideal)
     if bracket.plan is not None:
-        return _finished(instance, choose, bracket, bracket.plan, deadline, solve_days)
+        return _finished(instance, bracket, bracket.plan, solve_days)
     # The refusal of even the smallest model, or of the last, under the instance as it was asked.
     refusal = bracket.refused
-    if clock.passed and (last := refusal or plan) is not None:
+    if clock.passed and (last := refusal or last) is not None:
         reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
         why = Conflict(decision="layout", rules=(), reason=reason)
         refusal = last.replaced(status="unknown", stopped=clock.cause, conflict=why)
@@ -112,34 +134,9 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections), objective=unknown)
 
 
-def _tried(
-    instance: Instance, choose: Choose, bracket: Bracket, flop: float, solve_days: SolveDays, progress: Progress
-) -> Plan | None:
-    """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
-    deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
-    plan = solve_days(in_fewest_days(instance_with(instance, candidate)))
-    model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
-    if plan.layout is None:
-        bracket.refused = plan
-        if plan.status == "infeasible":
-            bracket.high = min(bracket.high, flop)
-        progress(f"{model}: no plan")
-        return None
-    days = bracket.days[flop] = plan.layout.metrics.days_to_train
-    progress(f"{model}: {days:,.1f} of {deadline:,.1f} days")
-    if days <= deadline and flop > bracket.low:
-        bracket.low, bracket.plan = flop, plan
-        first_plan_found()
-    elif days > deadline and (plan.layout.certificate.bound or 0.0) > deadline:
-        bracket.high = min(bracket.high, flop)
-    return plan
-
-
-def _finished(
-    instance: Instance, choose: Choose, bracket: Bracket, plan: Plan, deadline: float, solve_days: SolveDays
-) -> Plan:
+def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: SolveDays) -> Plan:
     """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
-    layout = plan.layout
+    choose, deadline, layout = bracket.choose, bracket.deadline, plan.layout
     if layout is None:
         raise InternalError("there is no plan of a model")
     tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
@@ -185,7 +182,7 @@ def _finished(
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
-    bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
+    bound = choice.loss_bound if bracket.closed else None
     objective = ObjectiveValue(
         name="loss", value=loss, bound=bound, gap=None if bound is None else (loss - bound) / loss
     )
