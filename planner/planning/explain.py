@@ -94,15 +94,14 @@ def _parts(
     plan = questions.plan
     if plan.sites is not None:
         yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
-    more = list(limits_of(plan))
+    more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     own = found.start_days  # None where the day of the end is not minimized
     starts = [x for x in finish_date.each_start(plan.instance) if own not in (None, finish_date.latest_start_days(x))]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
-    questions.looser = [x.change for x in more if x.choice in questions.seldom_short]
-    questions.looser += [v.change for v in variants if v.loosens]
+    questions.looser = [x.change for x in (*more, *variants) if x.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
@@ -339,16 +338,14 @@ class _Questions:
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
         return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
 
-    def _known_or_asked(
-        self, name: str, x: Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
-    ) -> "_Answer | None":
+    def _known_or_asked(self, name: str, x: Variant, floor: float = 0.0, gap: float | None = None) -> "_Answer | None":
         """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""
         # What is worth nothing together is worth nothing alone.
-        if loosens and len(self.looser) > 1 and self.left:
+        if x.loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
             self.together = self._ask(changed, self.next("all rules of sites and fabrics together"))
             self.looser = []
-        together = self.together if loosens else None
+        together = self.together if x.loosens else None
         if together is not None:
             floor = together.bound or 0.0
             if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
@@ -378,7 +375,7 @@ class _Questions:
         if x.choice == "budget" and in_dollars and known:  # what more money pays costs more
             found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
         else:
-            found = self._known_or_asked(f"what more {x.choice} is worth", x, loosens=x.choice in self.seldom_short)
+            found = self._known_or_asked(f"what more {x.choice} is worth", x)
         if found is None or (found.value is None and (found.proved or found.bound is None)):
             self.unasked.append(x.choice)  # no time was left, or no answer came
             return None
@@ -396,7 +393,7 @@ class _Questions:
         changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
         gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
         floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
-        found = self._known_or_asked(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
+        found = self._known_or_asked(changed, v, floor, gap)
         if found is None:
             name = v.choice if "." in v.choice else words(v.choice)
             self.unasked.append(changed if v.choice in ("site", "switch") else name)
