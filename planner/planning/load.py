@@ -188,7 +188,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     if missing := ", ".join(sorted(option for option, value in due.items() if value is None)):
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     nic_gbps, families = wish.nic_gbps or 0.0, wish.family or ()
-    switches, parts = _parts(wish, nic_gbps)
+    switches, optics = _parts(wish, nic_gbps)
     _require_planes(wish, nic_gbps, switches)
     unknown = [family for family in families if family not in FAMILIES]
     if unknown:
@@ -199,7 +199,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    rates, oversubscription = {switch["port_gbps"] for switch in switches}, dict[str, Any]()
+    oversubscription = dict[str, Any]()
     if (text := wish.oversubscription) is not None:  # 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`
         parted = [] if text == "any" else [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
         both = [(float(match["down"]), float(match["up"] or 1)) for match in parted if match is not None]
@@ -211,13 +211,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         oversubscription["max_oversubscription"] = values if len(values) > 1 else values[0] if values else None
     network: dict[str, Any] = {
         "switches": switches,
-        "optics": {
-            "name": parts.optics,
-            "gbps": rates.pop() if len(rates) == 1 else None,
-            "price_usd": parts.usd,
-            "power_watts": parts.watts,
-            "source": parts.source,
-        },
+        "optics": optics,
         "families": list(families) or ["rail"],
         "max_lanes": wish.max_lanes or 1,
         "max_rails_per_leaf": wish.rails_per_leaf,
@@ -287,7 +281,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     return question
 
 
-def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], FabricParts]:
+def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a fabric question's switches and transceiver of their ports: those given, or those of the NIC's rate."""
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
@@ -308,10 +302,10 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], Fab
         remedy = "give --transceiver-usd and --transceiver-watts, or a file"
         raise InputError(f"--switch: ports of {listed} Gb/s {problem}; {remedy}")
     parts = usual or FabricParts((), f"{rates[0]:g}G", 0.0, 0.0, "given")
-    if usd is not None or watts is not None:
-        usd, watts = parts.usd if usd is None else usd, parts.watts if watts is None else watts
-        parts = parts._replace(usd=usd, watts=watts, source="given")
-    return switches, parts
+    source = parts.source if usd is None and watts is None else "given"
+    paid = {"price_usd": parts.usd if usd is None else usd, "power_watts": parts.watts if watts is None else watts}
+    rate = rates[0] if len(rates) == 1 else None
+    return switches, {"name": parts.optics, "gbps": rate, **paid, "source": source}
 
 
 def _switch(text: str) -> dict[str, Any]:
