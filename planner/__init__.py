@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.frontier import Frontier
-    from planner.planning.session import Session
+    from planner.planning.solve import Session
     from planner.scheduling.cluster_session import Cluster
     from planner.solvers.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
@@ -51,7 +51,7 @@ _HOMES = {
     "planner.cluster": ("Job", "Placement", "Topology"),
     "planner.plan.plan": ("Plan",),
     "planner.sweeps.row_store": ("Row",),
-    "planner.planning.session": ("Session",),
+    "planner.planning.solve": ("Session",),
     "planner.plan.certificate": ("Violation",),
 }
 

@@ -69,7 +69,7 @@ def place(
 
     if objective not in OBJECTIVES:
         raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
-    from planner.scheduling.cluster_session import opened
+    from planner.scheduling.cluster_session import opened, place_by_time
 
     cluster, taken = opened(topology, busy, state, only)
     options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}
@@ -78,7 +78,6 @@ def place(
         if order != "any":
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
         from planner.plan.plan import Plan
-        from planner.scheduling.cluster_session import place_by_time
 
         given = job if isinstance(job, (str, Path, Plan)) else None
         return place_by_time(cluster, given, **options)

@@ -178,35 +178,27 @@ def explain(
     on_part
         Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
     """
-    from planner.errors import InternalError
     from planner.imports.instance_file import holds_plan
     from planner.instance.references_and_pins import of_one_layout
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
     from planner.planning.explain import explained, proven_plan
-    from planner.planning.explanation import Explanation
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by
 
-    plan = None
-    if isinstance(instance, Plan):
-        plan, instance = instance, instance.instance
-    elif isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
+    plan = instance if isinstance(instance, Plan) else None
+    if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
         plan = read_plan(Path(instance))
     request = read_question(instance, pins, constants, of_one_layout)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     asked = plan if plan is not None and request == plan.instance and proven_plan(plan) else request
-    found: Explanation | None = None
     with ended_by(interrupt), turn(Deadline()):
-        for found in explained(asked, options, near=near, within=within, progress=reporter):
+        for found in explained(asked, options, reporter, near=near, within=within):
             if on_part is not None:
                 on_part(found)
-    if found is None:
-        raise InternalError("an explanation has at least its plan")
-    return found
+    return found  # at least that of the plan itself
 
 
 @bounded
@@ -256,8 +248,7 @@ def frontier(
     """
     from planner.instance.references_and_pins import refuse_without_curve
     from planner.planning import frontier as search
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by, ending_at_once
 
@@ -306,8 +297,7 @@ def layouts(
     """
     from planner.instance.references_and_pins import of_one_layout
     from planner.planning.near_layouts import near_layouts
-    from planner.planning.session import read_question
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by
 
@@ -412,8 +402,7 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.session import read_question, solve_once
-    from planner.planning.solve import options_of
+    from planner.planning.solve import options_of, read_question, solve_once
     from planner.solvers.progress import Reporter
 
     reporter = Reporter(on_line=progress, on_event=on_progress)

@@ -56,7 +56,7 @@ def solve(
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
-    from planner.planning.session import Session
+    from planner.planning.solve import Session
 
     require_writable(output)
     from planner.planning.frontier import why_no_curve

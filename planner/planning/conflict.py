@@ -1,9 +1,8 @@
 """Why no plan exists: a smallest set of conflicting limits and pins that no plan meets together."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -43,83 +42,63 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     # left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
     # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
     # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
-    deadline = Deadline(options.time_limit)
-    try:
-        return _smallest(instance, options, deadline)
-    except OutOfTimeError:
-        return _not_determined(WHY[deadline.cause])
-    except UnansweredError as error:
-        return _not_determined(str(error))
-
-
-def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
-    """Return the conflict of a proven absence of plans whose conflicting rules no search has isolated yet."""
-    known = f"; they are among {', '.join(among)}" if among else ""
-    reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
-    return Conflict(decision="layout", rules=(), reason=reason)
-
-
-def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
-    """Return the smallest conflict that a search finds by the deadline. OutOfTimeError: it had passed before."""
-    if instance.grid is not None:
-        from planner.models.sites import site_conflicts
-
-        request = SitesRequest(
-            fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
-        )
-        found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
-        if found is not None:
-            return found
-    rules = _relaxations(instance)
+    deadline, rules, kept = Deadline(options.time_limit), _rules(instance), list[str]()
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = instance, Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-        for rule, relax in rules.items():
-            question = question if rule in kept else relax(question)
+        question, left = _relaxed(instance, kept), Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
         none = not deadline.passed and solve_joint(question, left).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(kept)
         return none
 
     conflicting = remembered(proven, list(rules))
-    unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-    if _never_in_memory(instance, rules, options, deadline):
-        kept = [MEMORY]
-    else:
-        kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
-    if unjudged:
-        return _not_determined(WHY[deadline.cause], kept)
-    if len(kept) == 1 and not unpaid and not deadline.passed:
-        left = Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-        freed = solve_joint(rules[kept[0]](instance), left)
-        kept = [] if freed.plan is None and conflicting(frozenset()) else kept
-    reason = _reason(instance, kept)
-    if "limits.budget_usd" in kept:
-        reason += _enough(instance, least_cost_briefly(instance, options, deadline))
-    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
-
-
-def least_cost_briefly(
-    instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
-) -> JointSolution | None:
-    """Return the cheapest plan without the budget in conflict, to within 5 %; None where time runs out first."""
-    search = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
-    return _briefly(search, instance.replaced(limits__budget_usd=None), options, deadline, cache)
-
-
-def _briefly(
-    search: Callable[..., JointSolution],
-    question: Instance,
-    options: Options,
-    clock: Deadline,
-    cache: JointCache | None,
-) -> JointSolution | None:
-    """Run a search for a conflict's reason to within 5 %, ten seconds at most; None where it has no answer."""
-    options, known = replace(options, gap=NEARLY), JointCache() if cache is None else cache
     try:
-        return search(question, Solving(options=options, deadline=clock.capped(JUDGED), cache=known))
+        if instance.grid is not None:
+            from planner.models.sites import site_conflicts
+
+            unjoined = _unjoined(instance, options.seed, deadline)
+            request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network), refused=unjoined)
+            found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
+            if found is not None:
+                return found
+        unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
+        if _never_in_memory(instance, options, deadline):
+            kept = [MEMORY]
+        else:
+            kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
+        if not unjudged:
+            if len(kept) == 1 and not unpaid and not deadline.passed:
+                left = Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
+                freed = solve_joint(rules[kept[0]][0](instance), left)
+                kept = [] if freed.plan is None and conflicting(frozenset()) else kept
+            reason = _reason(instance, kept)
+            if "limits.budget_usd" in kept:
+                reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
+            return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
+        why = WHY[deadline.cause]
+    except (OutOfTimeError, UnansweredError) as error:
+        why, kept = str(error) or WHY[deadline.cause], []
+    known = f"; they are among {', '.join(kept)}" if kept else ""
+    reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
+    return Conflict(decision="layout", rules=(), reason=reason)
+
+
+def briefly(
+    question: Instance, options: Options, clock: Deadline, cache: JointCache | None = None, *, cheapest: bool
+) -> JointSolution | None:
+    """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
+
+    It is within 5 %, and the search ends in ten seconds; None where it has no answer.
+    """
+    known = JointCache() if cache is None else cache
+    solving = Solving(options=replace(options, gap=NEARLY), deadline=clock.capped(JUDGED), cache=known)
+    try:
+        if cheapest:  # no reason names a bound on the days of every plan
+            question = question.replaced(limits__budget_usd=None)
+            return solve_joint_cost(question, solving, days=False)
+        return solve_joint(in_fewest_days(question), solving)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -141,19 +120,6 @@ def _least_usd(instance: Instance) -> float:
     return (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd + min_fabric_usd(instance.network)
 
 
-def _budget_sentence(instance: Instance) -> str:
-    """Write a conflict's budget, and where its racks and the least fabric cost more, the least that any plan costs."""
-    budget, hardware, least = instance.limits.budget_usd or 0.0, instance.hardware, _least_usd(instance)
-    text = f"the budget is {money(budget)}"
-    if least <= budget + CENT:
-        return text
-    racks, fabric = counted(hardware.racks or 0, "rack"), " with the least fabric" * (instance.network is not None)
-    left, price_usd = max(0.0, budget - min_fabric_usd(instance.network)), rack_of(hardware).price_usd
-    paid, each = int(left // price_usd), money(price_usd)
-    fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
-    return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
-
-
 def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> Conflict | None:
     """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
     # The budget is named unless it is proven that every plan without one is late too.
@@ -167,11 +133,11 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    rules, within, cache = ["limits.deadline_days"], "", solving.cache.of(instance)
+    rules, within, asked = ["limits.deadline_days"], "", (solving.options, solving.deadline, solving.cache.of(instance))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, found = " within the budget", least_cost_briefly(instance, solving.options, solving.deadline, cache)
+        within, found = " within the budget", briefly(instance, *asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
@@ -180,7 +146,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     fewest: JointSolution | None = solution
     if solution.plan is None or instance.objective.in_dollars:  # however late
-        fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
+        fewest = briefly(instance, *asked, cheapest=False)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status == "infeasible":
@@ -223,31 +189,56 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
     return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
 
 
-def _relaxations(instance: Instance) -> dict[str, Change]:
-    """Return how to relax each limit and pin that may be in conflict, the ones that tell the user most last."""
-    limits, wan, network = instance.limits, instance.wan, instance.network
+def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
+    """Return each limit and pin that may be in conflict, how to relax it, and its words; what tells most comes last."""
+    limits, wan, network, hardware = instance.limits, instance.wan, instance.network, instance.hardware
 
     def without(pin: str) -> Change:
         return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
 
-    rules = {f"pins.{path}": without(path) for path in instance.pins}
-    batch = (limits.max_batch_tokens or 0) * MORE_SEQUENCES
-    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch)
-    for name in ("facility_power_mw", "budget_usd", "deadline_days"):
+    rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
+    batch = limits.max_batch_tokens or 0
+    taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_SEQUENCES), taken
+    budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), rack_of(hardware).price_usd
+    capital = f"the budget is {money(budget)}"
+    if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
+        fabric = " with the least fabric" * (network is not None)
+        paid = int(max(0.0, budget - min_fabric_usd(network)) // price_usd) if price_usd else 0
+        fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack" * (price_usd > 0)
+        capital += f"; its {counted(hardware.racks or 0, 'rack')}{fabric} cost at least {money(least)}"
+        capital += f" ({money(price_usd)} a rack{fewer})"
+    for name, text in (
+        ("facility_power_mw", f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW"),
+        ("budget_usd", capital),
+        ("deadline_days", f"training must end in {limits.deadline_days or 0:,.6g} days"),
+    ):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None})
-    if instance.hardware.racks is not None:
-        rules["hardware.racks"] = change_to(hardware__racks=instance.hardware.racks * MORE_RACKS)
+            rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
+    if hardware.racks is not None:
+        own = f"the cluster has {counted(hardware.racks, 'rack')} of {rack_of(hardware).gpus} GPUs"
+        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = change_to(wan__protection="none")
+        rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = change_to(wan__fibre_nodes=(), wan__fibre_edges=())
-    known = {} if network is None else NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}
-    for key, free in known.items():
-        if getattr(network, key) != free:
-            rules[f"network.{key}"] = change_to(**{f"network__{key}": free})
-    size = machine_of(instance).gpu.hbm_bytes * MUCH_MORE
-    return rules | {MEMORY: change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)}
+        edges = f"the fibre has {len(wan.fibre_edges):,} edges"
+        rules["wan.fibre_edges"] = change_to(wan__fibre_nodes=(), wan__fibre_edges=()), edges
+    if network is not None:
+        most = network.max_oversubscription
+        ratios = ", ".join(to_one(ratio) for ratio in (most if isinstance(most, tuple) else (most or 1,)))
+        lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
+        words = {
+            "max_oversubscription": f"no fabric is oversubscribed beyond {ratios}",
+            "max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
+            "survives": f"the loss of one {lost} cuts no two leaves",
+        }
+        for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
+            if getattr(network, key) != free:
+                rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
+    size, gb = machine_of(instance).gpu.hbm_bytes * MUCH_MORE, memory_limit_bytes(instance) / 1e9
+    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
+    usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
+    return rules | {MEMORY: (more, usable)}
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -262,53 +253,29 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
-def _never_in_memory(instance: Instance, rules: dict[str, Change], options: Options, deadline: Deadline) -> bool:
+def _relaxed(instance: Instance, kept: Collection[str]) -> Instance:
+    """Return the instance with each rule that may be in conflict relaxed, but for those kept."""
+    for rule, (relax, _) in _rules(instance).items():
+        instance = instance if rule in kept else relax(instance)
+    return instance
+
+
+def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -> bool:
     """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
-    for name, relax in rules.items():
-        instance = instance if name == MEMORY else relax(instance)
     try:
-        return not some_in_memory(Solving(options=options, deadline=deadline).world(instance))
+        return not some_in_memory(Solving(options=options, deadline=deadline).world(_relaxed(instance, {MEMORY})))
     except (OutOfTimeError, UnansweredError):
         return False
 
 
-def _reason(instance: Instance, rules: list[str]) -> str:
-    hardware, limits, network = instance.hardware, instance.limits, instance.network
-    sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
-    sentences = {
-        MEMORY: _memory_sentence(instance) if MEMORY in rules else "",
-        "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
-        "limits.budget_usd": _budget_sentence(instance),
-        "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
-        "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
-        "wan.protection": "any one fibre edge may be cut",
-        "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
-        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {rack_of(hardware).gpus} GPUs",
-    }
-    if network is not None:
-        most = network.max_oversubscription
-        ratios = ", ".join(to_one(ratio) for ratio in (most if isinstance(most, tuple) else (most or 1,)))
-        lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
-        sentences |= {
-            "network.max_oversubscription": f"no fabric is oversubscribed beyond {ratios}",
-            "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
-            "network.survives": f"the loss of one {lost} cuts no two leaves",
-        }
-    parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
+def _reason(instance: Instance, kept: list[str]) -> str:
+    words = {rule: text for rule, (_, text) in _rules(instance).items()}
+    if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
+        from planner.models.joint.site_choice import MANY_RACKS, Sites
+
+        racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
+        if racks < MANY_RACKS:  # how many GPUs can share a replica's state
+            few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
+            words[MEMORY] += f"; {few}"
+    parts = [words[rule] for rule in kept]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
-
-
-def _memory_sentence(instance: Instance) -> str:
-    """Write a conflict's memory of a GPU, and how many GPUs can share a replica's state at a site of few racks."""
-    usable_gb = memory_limit_bytes(instance) / 1e9
-    if usable_gb <= 0:
-        return "the memory kept free on a GPU leaves none"
-    text = f"{usable_gb:,.1f} GB of a GPU can be used"
-    if instance.grid is None:
-        return text
-    from planner.models.joint.site_choice import MANY_RACKS, Sites
-
-    racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
-    if racks >= MANY_RACKS:
-        return text
-    return f"{text}; no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"

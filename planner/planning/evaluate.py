@@ -13,6 +13,7 @@ from planner.calibration.fit import is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.instance.base_types import Frozen
+from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
@@ -20,18 +21,11 @@ from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
-from planner.physics.training import step_prediction
+from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
-from planner.physics.training.parallel_strategy import (
-    ParallelStrategy,
-    even_layers,
-    min_stages_per_rack,
-    read_strategy,
-    unsupported,
-    write_layout,
-)
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
@@ -89,7 +83,15 @@ class Evaluation(LayoutMetrics):
 
 def evaluated(instance: Instance) -> Evaluation:
     """Evaluate the layout that the instance's pins give in full: predict its metrics."""
-    strategy, filled = _that_fits(instance, pinned_strategy(instance))
+    strategy, machine, filled = pinned_strategy(instance), machine_of(instance), dict[str, str]()
+    if "layout.zero_stage" not in instance.pins:  # the first that memory holds, else the plainest
+        least = strategy.zero_stage
+        for zero in machine.software.zero_stages_under(strategy.pipeline_parallel):
+            other = replace(strategy, zero_stage=zero)
+            if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= memory_limit_bytes(instance):
+                filled = {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
+                strategy = other
+                break
     if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
@@ -99,16 +101,38 @@ def evaluated(instance: Instance) -> Evaluation:
         upkeep = upkeep_of(instance, strategy, metrics.step_seconds)
         if upkeep is not None:  # on a calendar, where failures count
             metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
-        layout = _section(instance, strategy, slowdown, metrics)
+        gpus = machine.rack.gpus
+        # Its certificate proves nothing, since nothing was searched.
+        given = Outcome(stop=Stop.LIMIT, solution=strategy, objective=metrics.days_to_train, solver="none")
+        layout = parallel_strategy.write_layout(
+            strategy,
+            data_parallel_by_site={"cluster": strategy.data_parallel},
+            racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
+            gpus_per_rack=gpus,
+            assumptions=Assumptions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
+            metrics=metrics,
+            certificate=given.certificate(
+                formulation="a layout given in full, not searched", minimizes="days to train", seed=0
+            ),
+        )
         racks = (layout.gpus_used + layout.gpus_idle) // cost.rack_of(instance.hardware).gpus
         run = cost.section(instance, metrics.days_to_train, cost.bill(instance, racks, None, None), racks)
     except (OverflowError, ValidationError) as error:
         problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
         raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
-    machine = machine_of(instance)
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
-    rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
+    rests_on = {part: tuple(_constants(instance, part)) for part in sorted(seconds) if seconds[part]}
+    extrapolated = []  # beyond measured runs: degrees, accelerators and stacks in none
+    for degree, reason in step_errors.outside(machine, strategy).items():
+        paths = [constant.path for constant in rests_on.get(SETS.get(degree, ""), ())]
+        extrapolated.append(Extrapolation(reason=reason, constants=tuple(filter(is_tunable, paths))))
+    every = {constant.path: constant for part in rests_on.values() for constant in part}
+    for part, reason in step_errors.unmeasured(machine).items():
+        where = GPU if part == "accelerator" else CODE
+        fitted = [path for path in every if path.startswith(where) and is_tunable(path)]
+        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
+        extrapolated += [Extrapolation(reason=reason, constants=tuple(sorted(own)))] if own else []
     return Evaluation.model_validate(
         dict(metrics)
         | {
@@ -126,7 +150,7 @@ def evaluated(instance: Instance) -> Evaluation:
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": run,
-            "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
+            "extrapolated": tuple(extrapolated),
         }
     )
 
@@ -142,40 +166,21 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         raise InputError(f"evaluate: the layout is not complete; add {', '.join(missing)}")
     if not given["data_parallel"]:
         raise InputError("evaluate: layout.data_parallel_by_site has no replica; give a site at least 1")
-    pinned = _with_defaults(instance, given)
-    strategy = read_strategy({"data_parallel_by_site": {"cluster": given["data_parallel"]}} | pinned)
-    for fault in _contradictions(instance, strategy, given["data_parallel"]):
-        raise InputError(f"evaluate: {fault}")
-    return strategy
-
-
-def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
-    """Return the layout with its ZeRO stage, if unpinned, the first that memory holds (else the plainest), and why."""
-    machine, limit, least = machine_of(instance), memory_limit_bytes(instance), strategy.zero_stage
-    stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
-    for zero in () if "layout.zero_stage" in instance.pins else stages:
-        other = replace(strategy, zero_stage=zero)
-        if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= limit:
-            return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
-    return strategy, {}
-
-
-def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
-    """Return the layout's pins, and the plainest value of each choice that they leave open, by layout key."""
-    machine, stages, replicas = machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
-    gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
-    sequences = pinned.get("microbatch_sequences", 1)
+    machine, stages, replicas = machine_of(instance), given["pipeline_parallel"], given["data_parallel"]
+    gpus, unit = machine.rack.gpus, math.prod(given.get(name, 1) for name in STAGE_DEGREES)
+    sequences = given.get("microbatch_sequences", 1)
     # Where replicas of a stage fill racks, ranks in order put them side by side, and stages meet in a rack at most.
     at_hand = None if replicas * unit >= gpus else instance.hardware.racks
-    known = {
+    known = {  # the plainest value of each choice that is left open
+        "data_parallel_by_site": {"cluster": replicas},
         "virtual_stages": 1,
         "microbatch_sequences": sequences,
-        "recompute": "full" if any(pinned.get("recomputed_layers_per_stage", ())) else "none",
+        "recompute": "full" if any(given.get("recomputed_layers_per_stage", ())) else "none",
         "sequence_parallel": False,
         "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
-        "layers_per_stage": even_layers(machine.model.layers, stages),
-        "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
-    } | pinned
+        "layers_per_stage": parallel_strategy.even_layers(machine.model.layers, stages),
+        "stages_per_rack": parallel_strategy.min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
+    } | given
     if "microbatches_per_step" not in known:  # those that the critical batch allows
         tokens = instance.limits.max_batch_tokens
         if tokens is None:
@@ -183,7 +188,11 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
             raise InputError(f"evaluate: the layout is not complete; {remedy}")
         most = math.floor(tokens / instance.workload.sequence_length)
         known["microbatches_per_step"] = max(1, most // (replicas * sequences))
-    return {"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known
+    together = max(1, gpus // (known["stages_per_rack"] * unit))
+    strategy = parallel_strategy.read_strategy({"replicas_per_rack": together} | known)
+    for fault in _contradictions(instance, strategy, given["data_parallel"]):
+        raise InputError(f"evaluate: {fault}")
+    return strategy
 
 
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
@@ -226,7 +235,7 @@ def _near(whole: int, degree: int) -> str:
 
 def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan) -> Iterator[str]:
     machine, metrics, rules = machine_of(instance), layout.metrics, instance.workload.rules
-    yield from unsupported(machine.software, strategy)
+    yield from parallel_strategy.unsupported(machine.software, strategy)
     for what in broken_rules(rules, layout, machine.model, instance.workload.sequence_length):
         remedy = "change it, or set workload.framework_rules to false for a stack that runs it"
         yield f"framework_rules: {rules.framework} asks for {what}; {remedy}"
@@ -254,23 +263,6 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
         return math.ceil(strategy.gpus / gpus)
     rack_stages = math.ceil(strategy.pipeline_parallel / strategy.stages_per_rack)
     return rack_stages * math.ceil(strategy.data_parallel / together) * spread
-
-
-def _section(instance: Instance, strategy: ParallelStrategy, slowdown: float, measured: LayoutMetrics) -> LayoutPlan:
-    """Write the evaluated layout as a plan's section; its certificate proves nothing, since nothing was searched."""
-    gpus = machine_of(instance).rack.gpus
-    outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
-    return write_layout(
-        strategy,
-        data_parallel_by_site={"cluster": strategy.data_parallel},
-        racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
-        gpus_per_rack=gpus,
-        assumptions=Assumptions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
-        metrics=measured,
-        certificate=outcome.certificate(
-            formulation="a layout given in full, not searched", minimizes="days to train", seed=0
-        ),
-    )
 
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
@@ -342,109 +334,80 @@ def stack_text(machine: Machine) -> str:
 GPU, CODE = "hardware.accelerator.", "workload.software."
 
 
-def _gpu(*names: str) -> tuple[str, ...]:
-    return tuple(GPU + name for name in names)
+def _path(name: str) -> str:
+    return (GPU if name.partition(".")[0] in Accelerator.model_fields else CODE) + name
 
 
-def _code(*names: str) -> tuple[str, ...]:
-    return tuple(CODE + name for name in names)
-
-
-PEAK = _gpu("peak_flop_per_second")
-GEMM = _gpu(
-    *(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds"
-)
-HBM = _gpu("hbm_bytes_per_second", "hbm_efficiency")
-SCALE_UP = (
-    *_gpu("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds"),
-    *_code("collective_seconds"),
-)
-NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
+PEAK = ("peak_flop_per_second",)
+GEMM = (*(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds")
+HBM = ("hbm_bytes_per_second", "hbm_efficiency")
+SCALE_UP = ("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds", "collective_seconds")
+NIC = ("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
 DISPATCH = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
+KERNEL = ("attention_efficiency", "softmax_width", "attention_share")
+UNALIGNED = "gemm_efficiency.unaligned_share"
+EXPERTS = ("expert_efficiency", "expert_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
-BEHIND: dict[str, tuple[str, ...]] = {
-    "gemm": (*PEAK, *GEMM, *_code("fused_experts", "expert_efficiency", "expert_seconds")),
-    "attention": (
-        *(*PEAK, *_gpu("attention_efficiency", "softmax_width", "gemm_efficiency.unaligned_share")),
-        *_code("attention_share", "score_efficiency", "fp8_attention"),
-    ),
-    "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
-    "quantise": (*HBM, *_code("fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds")),
-    "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share", "recompute_modules")),
-    "tensor_parallel": (*SCALE_UP, *_code("overlaps", "tensor_overlap", "copies_split_sequences")),
-    "context_parallel": (*SCALE_UP, *NIC, *_code("overlaps")),
-    "expert_parallel": (*SCALE_UP, *NIC, *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values())),
-    "launch": _code("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
-    "offload": (*_gpu("host_bytes_per_second"), *_code("activation_offload")),
-    "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
-    "head": (*GEMM, *SCALE_UP, *_code("fused_loss", "loss_bytes_per_logit")),
-    "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
-    "chunk_wait": (*PEAK, *GEMM, *_code("elementwise_traffic")),
-    "pipeline_send": (*NIC, *_code("overlaps", "pipeline_start_seconds", "pipeline_scatter")),
-    "ring_wait": (*NIC, *_code("data_efficiency")),
-    "data_parallel": (*SCALE_UP, *NIC, *_code("overlaps", "fp8_parameters", "data_efficiency")),
+SET_BY: dict[str, tuple[str, ...]] = {
+    "gemm": (*PEAK, *GEMM, "fused_experts", *EXPERTS),
+    "attention": (*PEAK, *KERNEL[:2], UNALIGNED, KERNEL[2], "score_efficiency", "fp8_attention"),
+    "elementwise": (*HBM, "elementwise_traffic", "kernel_seconds"),
+    "quantise": (*HBM, "fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds"),
+    "recompute": (*GEMM, "elementwise_traffic", "selective_gemm_share", "recompute_modules"),
+    "tensor_parallel": (*SCALE_UP, "overlaps", "tensor_overlap", "copies_split_sequences"),
+    "context_parallel": (*SCALE_UP, *NIC, "overlaps"),
+    "expert_parallel": (*SCALE_UP, *NIC, "overlaps", "expert_overlap", "dispatcher", *DISPATCH.values()),
+    "launch": ("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
+    "offload": ("host_bytes_per_second", "activation_offload"),
+    "sharding": (*SCALE_UP, *NIC, "sharding_exposed"),
+    "head": (*GEMM, *SCALE_UP, "fused_loss", "loss_bytes_per_logit"),
+    "pipeline_bubble": (*GEMM, "elementwise_traffic", *NIC),
+    "chunk_wait": (*PEAK, *GEMM, "elementwise_traffic"),
+    "pipeline_send": (*NIC, "overlaps", "pipeline_start_seconds", "pipeline_scatter"),
+    "ring_wait": (*NIC, "data_efficiency"),
+    "data_parallel": (*SCALE_UP, *NIC, "overlaps", "fp8_parameters", "data_efficiency"),
     "between_sites": NIC,
     "optimizer": HBM,
-    "cpu_overhead": _code("step_seconds"),
+    "cpu_overhead": ("step_seconds",),
 }
+BEHIND = {part: tuple(map(_path, names)) for part, names in SET_BY.items()}
 
 
-def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
+def _constants(instance: Instance, part: str) -> Iterator[Constant]:
+    """Yield the constants of the step-time model that set a part, each with the source stated nearest above it."""
     machine = machine_of(instance)
-    flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
-    unused = _code("score_efficiency") if flash else kernel
-    unused += () if attends_in_fp8(machine) else _code("fp8_attention")
-    unused += () if machine.software.recompute_modules != CORE_ATTENTION else _code("recompute_modules")
-    unused += () if routed else _code("expert_efficiency", "expert_seconds", "expert_cast_seconds", "fused_experts")
-    unused += _code(*(path for name, path in DISPATCH.items() if name != machine.software.dispatcher))
-    if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
-        unused += _gpu("gemm_efficiency.unaligned_share")
-    return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)
+    flash, software = machine.software.flash_attention, machine.software
+    unused = {"score_efficiency"} if flash else set(KERNEL)
+    unused |= set() if attends_in_fp8(machine) else {"fp8_attention"}
+    unused |= set() if software.recompute_modules != CORE_ATTENTION else {"recompute_modules"}
+    unused |= {*EXPERTS, "expert_cast_seconds", "fused_experts"} if machine.model.experts is None else set()
+    unused |= {path for name, path in DISPATCH.items() if name != software.dispatcher}
+    unused |= {UNALIGNED} if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0 else set()
+    for name in SET_BY[part]:
+        if name in unused:
+            continue
+        of_gpu, keys = _path(name).startswith(GPU), name.split(".")
+        at: Any = machine.gpu if of_gpu else software
+        source = at.source
+        for key in keys:
+            at = getattr(at, key)
+            source = getattr(at, "source", None) or source
+        if isinstance(at, dict):
+            at = at[machine.precision.compute]
+            keys.append(machine.precision.compute)
+        text = source.get(keys[0], "") if isinstance(source, dict) else source
+        own = Constant(path=_path(".".join(keys)), value=at, source=text or "not given: the default")
+        at_path = f"{'accelerators' if of_gpu else 'software'}.{'.'.join(keys)}".replace("fp16", "bf16")
+        rows = step_errors.support_table().constants
+        known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)
+        if known is not None and not own.source.startswith(CALIBRATED):
+            own = own.replaced(**known.model_dump(include={"rows", "sources", "deviation"}))
+        yield own
 
 
 # The part of a step that each degree sets, whose constants are extrapolated with it.
 SETS = dict(zip(("TP", "CP", "EP"), DEGREES, strict=False))
 SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
-
-
-def _extrapolations(
-    machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
-) -> Iterator[Extrapolation]:
-    """Yield an evaluated layout's extrapolations beyond measured runs: degrees, accelerators and stacks in none."""
-    for degree, reason in step_errors.outside(machine, strategy).items():
-        behind = (constant.path for constant in rests_on.get(SETS.get(degree, ""), ()))
-        yield Extrapolation(reason=reason, constants=tuple(path for path in behind if is_tunable(path)))
-    every = {constant.path: constant for part in rests_on.values() for constant in part}
-    for part, reason in step_errors.unmeasured(machine).items():
-        where = GPU if part == "accelerator" else CODE
-        fitted = (path for path in every if path.startswith(where) and is_tunable(path))
-        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
-        if own:
-            yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
-
-
-def _constant(machine: Machine, path: str) -> Constant:
-    """Return the constant of the step-time model at a path, its value, and the source stated nearest above it."""
-    where = GPU if path.startswith(GPU) else CODE
-    keys = path.removeprefix(where).split(".")
-    at: Any = machine.gpu if where == GPU else machine.software
-    source = at.source
-    for key in keys:
-        at = getattr(at, key)
-        source = getattr(at, "source", None) or source
-    if isinstance(at, dict):
-        at = at[machine.precision.compute]
-        keys.append(machine.precision.compute)
-    text = source.get(keys[0], "") if isinstance(source, dict) else source
-    own = Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
-    kind = "accelerators" if where == GPU else "software"
-    at_path = f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16")
-    rows = step_errors.support_table().constants
-    known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)
-    if known is None or own.source.startswith(CALIBRATED):
-        return own
-    return own.replaced(**known.model_dump(include={"rows", "sources", "deviation"}))
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:
@@ -456,6 +419,9 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
     )
     batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {layout.microbatch_sequences}"
+    (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
+    bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
+    support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
     lines = [
         f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
         f"LAYOUT     {degrees}; {batch}; "
@@ -466,48 +432,38 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         f"           {result.stack}",
         *(f"           left open: {text}" for text in result.filled.values()),
         *(f"           {problem}" for problem in result.problems),
-        *_interval_lines(result),
+        f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s",
+        f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}",
+        f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}",
     ]
-    for part, line in time_lines(result).items():
-        constants = ", ".join(map(_constant_text, result.rests_on[part]))
-        lines.append(f"{line}   {constants}" if why else line)
-    lines += memory_lines(result)
-    # Stages in a row that have the same memory share a line.
-    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in result.memory_by_stage_bytes]
-    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
-        first, *others = group
-        name = f"stages {first} to {others[-1]}" if others else f"stage {first}"
-        lines.append(f"  {name:28}{text}")
-    return "\n".join(lines)
-
-
-def _constant_text(constant: Constant) -> str:
-    value, rows = constant.value, ""
-    if isinstance(value, tuple):
-        value = "+".join(value) or "none"
-    elif isinstance(value, (int, float)):
-        value = f"{value:.4g}"
-    if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
-        rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
-    return f"{constant.path.split('.', 1)[1]} {value}{rows}"
-
-
-def _interval_lines(result: Evaluation) -> Iterator[str]:
-    (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
-    yield f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
-    bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
-    yield f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}"
-    support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
-    yield f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}"
     for reason in result.extrapolated:
         names = ", ".join(path.rsplit(".", 1)[1] for path in reason.constants)
         behind = f": rests on {names}" if 0 < len(reason.constants) <= FEW else ""
-        yield f"           extrapolated: {reason.reason}{behind}"
-
-
-def _parts(of: Mapping[str, float]) -> str:
-    largest_first = sorted((part for part, size in of.items() if size > 0), key=lambda part: -of[part])
-    return " + ".join(f"{of[part] / 1e9:.1f} {name_of_part(part)}" for part in largest_first)
+        lines.append(f"           extrapolated: {reason.reason}{behind}")
+    for part, line in time_lines(result).items():
+        texts = []
+        for constant in result.rests_on[part] if why else ():
+            value, rows = constant.value, ""
+            if isinstance(value, tuple):
+                value = "+".join(value) or "none"
+            elif isinstance(value, (int, float)):
+                value = f"{value:.4g}"
+            if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
+                rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
+            texts.append(f"{constant.path.split('.', 1)[1]} {value}{rows}")
+        lines.append(f"{line}   {', '.join(texts)}" if why else line)
+    lines += memory_lines(result)
+    # Stages in a row that have the same memory share a line, with its parts, the largest first.
+    stages = []
+    for of in result.memory_by_stage_bytes:
+        sizes = sorted(((part, size) for part, size in of.items() if size > 0), key=lambda item: -item[1])
+        parts = " + ".join(f"{size / 1e9:.1f} {name_of_part(part)}" for part, size in sizes)
+        stages.append(f"{sum(of.values()) / 1e9:.1f} GB = {parts}")
+    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
+        first_stage, *others = group
+        name = f"stages {first_stage} to {others[-1]}" if others else f"stage {first_stage}"
+        lines.append(f"  {name:28}{text}")
+    return "\n".join(lines)
 
 
 def time_lines(metrics: LayoutMetrics) -> dict[str, str]:

@@ -1,16 +1,17 @@
 """Explain a plan: the cost of each decision's runner-up and the value of each limit, or the needs of a plan."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
-from planner.instance.instance import FabricInstance, Instance
+from planner.instance.instance import Instance
+from planner.instance.network import NETWORK_LIMITS
 from planner.models import NodeLoad, Options, Relaxation
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
@@ -19,27 +20,19 @@ from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stage_split import Column
 from planner.physics.site import cost
 from planner.physics.training.step_prediction import machine_of
-from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import SitesPlan
-from planner.planning.changed_instance import Change, in_fewest_days
-from planner.planning.conflict import least_cost_briefly
-from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words, named
-from planner.planning.finish_date import (
-    FINISH_DATE,
-    each_start,
-    latest_start_days,
-    latest_start_months,
-    ready_in,
-    start_days,
-)
+from planner.plan.plan_sections import DEGREES, SitesPlan
+from planner.planning import finish_date
+from planner.planning.changed_instance import Change, change_to, in_fewest_days
+from planner.planning.choice_ends import Progress
+from planner.planning.conflict import briefly
+from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.question_variants import More, Variant, limits_of, variants_of
-from planner.planning.session import column_like, column_of
-from planner.planning.solve import solve_instance
+from planner.planning.solve import column_like, column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.units import words
 
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
@@ -53,15 +46,13 @@ FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth 
 AT_LEAST = 40.0  # seconds that they may take in any case
 FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
 DOUBLINGS = 20  # of a limit, in search of a plan
+CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
+MILLION = 1e6
+SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 
 
 def explained(
-    asked: Instance | Plan,
-    options: Options,
-    *,
-    near: int = 0,
-    within: float = 0.05,
-    progress: Callable[[str], None] = lambda _: None,
+    asked: Instance | Plan, options: Options, progress: Progress, *, near: int = 0, within: float = 0.05
 ) -> Iterator[Explanation]:
     """Yield a plan's explanation as it grows: the plan, its sites, what more of each limit is worth, other choices.
 
@@ -76,15 +67,14 @@ def explained(
         if plan.objective.name == FRONTIER:
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
-        asked = in_days_of_training(asked)
-        very_best = asked.replaced(objective__tolerance=0.0, objective__indifference=0.0)
+        very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     if plan.layout is None:
         yield from _infeasible(plan, found, options)
         return
-    if plan.instance.objective.minimize == FINISH_DATE:
-        found = found.replaced(start_days=start_days(plan.instance, plan.sites))
+    if plan.instance.objective.minimize == finish_date.FINISH_DATE:
+        found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
@@ -104,42 +94,26 @@ def _parts(
     plan = questions.plan
     if plan.sites is not None:
         yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
-    more = list(limits_of(plan))
+    more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     own = found.start_days  # None where the day of the end is not minimized
-    starts = [x for x in each_start(plan.instance) if own not in (None, latest_start_days(x))]
+    starts = [x for x in finish_date.each_start(plan.instance) if own not in (None, finish_date.latest_start_days(x))]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
-    questions.looser = [x.change for x in more if x.limit in questions.seldom_short]
-    questions.looser += [v.change for v in variants if v.loosens]
+    questions.looser = [x.change for x in (*more, *variants) if x.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
-    for other in chain(map(questions.other, sites), questions.near(near, within)):
-        if other is not None:
-            yield (found := found.replaced(sites=(*found.sites, other)))
-    for worth in map(questions.worth, more):
-        if worth is not None:
-            yield (found := found.replaced(worth=(*found.worth, worth)))
-    for other in map(questions.other, rest):
-        if other is not None and other.proved and other.as_good:
+    for other in filter(None, chain(map(questions.other, sites), questions.near(near, within))):
+        yield (found := found.replaced(sites=(*found.sites, other)))
+    for worth in filter(None, map(questions.worth, more)):
+        yield (found := found.replaced(worth=(*found.worth, worth)))
+    for other in filter(None, map(questions.other, rest)):
+        if other.proved and other.as_good:
             late.append(other)
-        elif other is not None:
+        else:
             yield (found := found.replaced(others=(*found.others, other)))
-
-
-def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
-    """Return, to explain a conflict of site rules, how far each must give for a plan; of money, what a plan costs."""
-    from planner.models.sites import site_conflicts as sites
-
-    moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
-    budget = instance.limits.budget_usd
-    found = least_cost_briefly(instance, options, Deadline(options.time_limit)) if "budget" in rules else None
-    if found is not None and found.usd is not None and budget is not None:
-        proved = found.lower_bound == found.usd
-        moved.append(Relaxation(rule="budget", amount=found.usd - budget, unit="USD", proved=proved))
-    return tuple(moved)
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
@@ -151,9 +125,9 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
-        if instance.objective.minimize == FINISH_DATE:
-            first_day, sites_ready = start_days(instance, split), [(x.id, x.ready_months) for x in grid.nodes if x.site]
-            late = {site: months for site, months in sites_ready if months * DAYS_A_MONTH > first_day}
+        if instance.objective.minimize == finish_date.FINISH_DATE:
+            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
+            late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
             opened=x.node in opened,
@@ -167,11 +141,9 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 def proven_plan(plan: Plan) -> bool:
     """Return whether a plan is proven, so that it can be explained without solving it again."""
     # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
-    instance, bound = plan.instance, plan.objective.bound
-    if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
-        return False
-    best = bound >= _best_value(plan) * (1 - ROUNDING) and instance.objective.minimize != "loss"
-    return plan.status == "optimal" and plan.stopped == "proved" and best and not check(plan)
+    bound, proved = plan.objective.bound, plan.status == "optimal" and plan.stopped == "proved"
+    best = bound is not None and plan.layout is not None and bound >= _best_value(plan) * (1 - ROUNDING)
+    return proved and best and plan.instance.objective.minimize != "loss" and not check(plan)
 
 
 def _best_value(plan: Plan) -> float:
@@ -179,9 +151,126 @@ def _best_value(plan: Plan) -> float:
     goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
     if goal is not None:
         return goal
-    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == FINISH_DATE:
+    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == finish_date.FINISH_DATE:
         return plan.objective.value or 0.0
     return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of a plan's question, as a change: a decision made otherwise, a rule left out, `more` of a limit."""
+
+    choice: str  # or the limit
+    plan_value: str = ""
+    value: str = ""
+    change: Change = lambda instance: instance
+    without: dict[str, Any] = field(default_factory=dict)
+    loosens: bool | None = False  # whether every plan stays one; None: neither that, nor was each of its plans one
+    more: float = 0.0
+    unit: str = ""
+    each: float = 1.0
+
+
+def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
+    """Yield a plan's question with each decision otherwise or rule left out, sites first; `closed`: unused sites."""
+    instance, layout, network = plan.instance, plan.layout, plan.instance.network
+    opened = [site.id for site in plan.sites.sites] if plan.sites else []
+    for name in [*opened, *closed]:
+        path = f"sites.racks.{name}"
+        if path not in instance.pins and name in opened:
+            yield Variant("site", name, "closed", change_to(pins={**instance.pins, path: 0}))
+        elif path not in instance.pins:
+            yield Variant("site", name, "opened", without={path: 0})
+    for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
+        rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
+        if network is not None and rest:
+            yield Variant("switch", name, "any other", change_to(network__switches=rest))
+    stripes = list(plan.placement.stripes.values())[:1] if plan.placement and layout and layout.rack_stages > 1 else []
+    decided = [("placement.stripes", value) for value in stripes]
+    decided += [(f"layout.{name}", getattr(layout, name)) for name in CHOICES]
+    for path, value in decided:
+        if path not in instance.pins:
+            yield Variant(path.partition(".")[2], str(value), "any other", without={path: value})
+    if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
+        none = change_to(pins={**instance.pins, "layout.recompute": "none"})
+        yield Variant("recompute", layout.recompute, "none", none)
+    for key, free in NETWORK_LIMITS.items() if network else ():
+        asked = getattr(network, key)
+        if asked != free:
+            freed = change_to(**{f"network__{key}": free})
+            yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, loosens=True)
+    if instance.wan is not None and instance.wan.protection == "one_cut":
+        yield Variant("wan.protection", "one_cut", "none", change_to(wan__protection="none"), loosens=None)
+    rules = None if instance.grid is None else instance.grid.rules
+    for key in ("max_sites", "max_rtt_ms", "ready_within_months", "interconnect", "fault_split", "share_balance"):
+        asked = getattr(rules, key, None)
+        if asked is not None and getattr(asked, "enabled", True):
+            figure = isinstance(asked, (int, float))
+            freed = change_to(**{f"grid__rules__{key}": None if figure else asked.replaced(enabled=False)})
+            yield Variant(f"grid.rules.{key}", f"{asked:g}" if figure else "on", "none", freed, loosens=True)
+    if instance.workload.rules.framework:
+        named, freed = f"{instance.workload.rules.framework}'s", change_to(workload__framework_rules=False)
+        yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
+
+
+def limits_of(plan: Plan) -> Iterator[Variant]:
+    """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
+    instance, limits, layout, grid = plan.instance, plan.instance.limits, plan.layout, plan.instance.grid
+    wan = plan.sites.links if plan.sites else ()
+
+    def of_limits(limit: str, key: str, unit: str, least: float = 0.0, each: float = 1.0) -> Variant:
+        now = getattr(limits, key)
+        more = max(now * SMALL_CHANGE, least)
+        return Variant(limit, change=change_to(**{f"limits__{key}": now + more}), more=more, unit=unit, each=each)
+
+    if limits.budget_usd:
+        yield of_limits("budget", "budget_usd", "USD", each=MILLION)
+    if limits.deadline_days and instance.objective.in_dollars:
+        yield of_limits("deadline", "deadline_days", "days until the deadline")
+    if limits.max_batch_tokens:
+        step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
+        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
+    size = machine_of(instance).gpu.hbm_bytes + 1e9
+    yield Variant("memory", change=change_to(hardware__accelerator__hbm_bytes=size), more=1.0, unit="GB of HBM")
+    if instance.hardware.racks is not None and grid is None:
+        yield Variant("racks", change=change_to(hardware__racks=instance.hardware.racks + 1), more=1.0, unit="rack")
+    if limits.facility_power_mw:
+        yield of_limits("facility power", "facility_power_mw", "MW of the facility")
+    if grid is not None:
+        rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
+        explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
+        modelled = rules.grid_model != "none" or rules.interconnect.enabled
+        bounded = any(node.area_m2 for node in grid.nodes if node.id in used)
+        land = bounded and instance.hardware.cooling_kw_per_m2 is not None
+        for limit, binds, unit, family, key, ids in (
+            ("headroom", rules.headroom, "MW", "balancing_authorities", "headroom_mw", None),
+            ("generation", rules.generation, "MW", "nodes", "generation_mw", None),
+            ("interconnect", explicit, "MW", "nodes", "interconnect_mw", used),
+            ("line ratings", bool(grid.lines) and modelled, "MW", "lines", "rating_mw", None),
+            ("land", land, "m²", "nodes", "area_m2", used),
+        ):
+            parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
+            whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
+            if binds:
+                more, of_limit = whole * SMALL_CHANGE, f"{unit} of {limit}"
+                yield Variant(limit, change=_raised(family, key, ids), more=more, unit=of_limit)
+    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
+        pair = instance.wan.max_wavelengths_per_pair
+        waves = wan[0].wavelengths + pair
+        leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
+        lit = change_to(wan__max_fibre_pairs=leased, pins={**instance.pins, "wan.wavelengths": waves})
+        yield Variant("fibre", change=lit, more=1.0, unit="fibre pair")
+
+
+def _raised(family: str, key: str, ids: Collection[str] | None) -> Change:
+    """Return the change that raises a grid figure by a hundredth, of all parts of a family or those with some ids."""
+
+    def raised(part: Any) -> Any:
+        value = getattr(part, key)
+        scaled = value is not None and (ids is None or part.id in ids)
+        return part.replaced(**{key: value * (1 + SMALL_CHANGE)}) if scaled else part
+
+    return lambda instance: instance.replaced(**{f"grid__{family}": tuple(map(raised, getattr(instance.grid, family)))})
 
 
 @dataclass
@@ -197,7 +286,7 @@ class _Questions:
     cache: JointCache
     deadline: Deadline
     options: Options
-    progress: Callable[[str], None]
+    progress: Progress
     parts: int = 0  # questions to come
     plans: list[tuple[float, str, JointPlan]] = field(default_factory=list)  # found, with value and what was changed
     unasked: list[str] = field(default_factory=list)
@@ -249,16 +338,14 @@ class _Questions:
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
         return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
 
-    def _known_or_asked(
-        self, name: str, x: More | Variant, *, loosens: bool, floor: float = 0.0, gap: float | None = None
-    ) -> "_Answer | None":
+    def _known_or_asked(self, name: str, x: Variant, floor: float = 0.0, gap: float | None = None) -> "_Answer | None":
         """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""
         # What is worth nothing together is worth nothing alone.
-        if loosens and len(self.looser) > 1 and self.left:
+        if x.loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
             self.together = self._ask(changed, self.next("all rules of sites and fabrics together"))
             self.looser = []
-        together = self.together if loosens else None
+        together = self.together if x.loosens else None
         if together is not None:
             floor = together.bound or 0.0
             if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
@@ -266,52 +353,50 @@ class _Questions:
         if not self.left:
             return None
         options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
-        return self._ask(x.change(self.plan.instance), options, x.without if isinstance(x, Variant) else None, floor)
+        return self._ask(x.change(self.plan.instance), options, x.without, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, layout = latest_start_months(asked), self.plan.layout
-        ready = latest_start_days(asked)
-        options = self.next(f"a start in month {months:g}")
-        figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
+        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
+        figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
-        fewest, own = in_fewest_days(asked), JointCache(timed=self.cache.timed)
-        known = _quietly(options, own, first=lambda world: None if layout is None else column_of(layout, world))
-        found = _answer(fewest, known)
+        found = self._ask(in_fewest_days(asked), options)
         late = (asked.limits.deadline_days or math.inf) * (1 + ROUNDING)
         days = None if found.days is None or found.days > late else ready + found.days
         loss = None if days is None else days / self.best - 1
         bound = None if found.proved or found.bound is None else ready + found.bound
         return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
 
-    def worth(self, x: More) -> Worth | None:
+    def worth(self, x: Variant) -> Worth | None:
         """Return what a little more of a limit saves the explained plan, in days or dollars; None if unanswered."""
         best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
-        if x.limit == "budget" and in_dollars and known:  # what more money pays costs more
+        if x.choice == "budget" and in_dollars and known:  # what more money pays costs more
             found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
         else:
-            found = self._known_or_asked(f"what more {x.limit} is worth", x, loosens=x.limit in self.seldom_short)
+            found = self._known_or_asked(f"what more {x.choice} is worth", x)
         if found is None or (found.value is None and (found.proved or found.bound is None)):
-            self.unasked.append(x.limit)  # no time was left, or no answer came
+            self.unasked.append(x.choice)  # no time was left, or no answer came
             return None
         saved = best - found.value if found.value is not None else 0.0
-        if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
+        if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.choice in LOOSER):
             saved = 0.0  # the plan at hand is one still
         proved = found.proved and self.proven
         most = None if proved or found.bound is None else max(best - found.bound, 0.0)
         names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
         figures = dict(zip(names, (saved, most), strict=True))
-        return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
+        return Worth(limit=x.choice, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision of the explained plan made otherwise; None: no time left."""
         changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
         gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
         floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
-        found = self._known_or_asked(changed, v, loosens=v.loosens is True, floor=floor, gap=gap)
+        found = self._known_or_asked(changed, v, floor, gap)
         if found is None:
-            self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
+            name = v.choice if "." in v.choice else words(v.choice)
+            self.unasked.append(changed if v.choice in ("site", "switch") else name)
             return None
         if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
             found = replace(found, value=self.best, days=None, plan=None)
@@ -399,9 +484,9 @@ def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
 def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
-    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == finish_date.FINISH_DATE
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
-    best = best_choice(asked, solving, without=without).best
+    best, *_ = best_choice(asked, solving, without=without)
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
@@ -420,28 +505,34 @@ def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Ex
     yield (found := found.replaced(conflict=why, outside=outside))
     if why is None or not why.rules:
         return
+    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
+    left, budget = Deadline(options.time_limit), instance.limits.budget_usd
     try:
         if why.decision == "sites" and instance.grid is not None:
-            yield (found := found.replaced(relaxations=_relaxations(instance, why.rules, options)))
+            from planner.models.sites import site_conflicts as sites
+
+            # How far each rule of the sites must give for a plan; of money, what a plan costs.
+            moved = sites.relaxations(instance, [rule for rule in why.rules if rule != "budget"], options)
+            own = Deadline(options.time_limit)
+            paid = briefly(instance, options, own, cheapest=True) if "budget" in why.rules else None
+            if paid is not None and paid.usd is not None and budget is not None:
+                proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
+                moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+            yield (found := found.replaced(relaxations=tuple(moved)))
             yield found.replaced(nodes=_nodes(instance, None, options))
             return
-        for lack in _lacks(instance, why, options, Deadline(options.time_limit)):
-            yield (found := found.replaced(lacks=(*found.lacks, lack)))
+        # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
+        for limit, now, scale, unit, path in (
+            ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+            ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+            ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+        ):
+            needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
+            if now is not None and needed is not None:
+                lack = Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
+                yield (found := found.replaced(lacks=(*found.lacks, lack)))
     except (KeyboardInterrupt, OutOfTimeError):
         yield found.replaced(interrupted=True)
-
-
-def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
-    """Yield how much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows."""
-    hbm, racks = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks
-    for limit, now, scale, unit, path in (
-        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
-        ("limits.max_batch_tokens", instance.limits.max_batch_tokens, 1, "tokens a step", "limits__max_batch_tokens"),
-        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
-    ):
-        needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
-        if now is not None and needed is not None:
-            yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
@@ -453,21 +544,14 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
         any_plan = _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache())
         return _answer(in_fewest_days(changed), any_plan).plan is not None
 
-    def over() -> bool:
+    def time_left(*_: float) -> bool:
         Deadline().check()  # a signal ends it with an OutOfTimeError
-        return left.passed
+        return not left.passed
 
-    high = 2 * now
-    for _ in range(DOUBLINGS):
-        if over():
-            return None
-        if exists(high):
-            break
-        high *= 2
-    else:
-        return None
-    low = high / 2
-    while high - low > (1 if whole else PRECISION * low) and not over():
+    doubled = takewhile(time_left, (now * 2**n for n in range(1, DOUBLINGS + 1)))
+    high = next(filter(exists, doubled), None)
+    low = 0.0 if high is None else high / 2
+    while high is not None and high - low > (1 if whole else PRECISION * low) and time_left():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high

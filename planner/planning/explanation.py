@@ -148,7 +148,6 @@ def _start_line(x: OtherStart) -> str:
 
 
 def _other_line(x: Other, start_days: float | None) -> str:
-    """Write the explanation's line on one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and x.as_good else x.loss
     days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
@@ -166,12 +165,8 @@ def _other_line(x: Other, start_days: float | None) -> str:
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     """Write the decision that an explanation changes: tensor parallel 4 instead of 8, site abilene closed."""
     own, other = ({"True": "on", "False": "off"}.get(x, x) for x in (plan_value, value))
-    return f"{named(choice)} {own} {other}" if choice == "site" else f"{named(choice)} {other} instead of {own}"
-
-
-def named(choice: str) -> str:
-    """Write the name of an explained choice in words; a path of the instance as it is."""
-    return choice if "." in choice else words(choice)
+    name = choice if "." in choice else words(choice)  # a path of the instance as it is
+    return f"{name} {own} {other}" if choice == "site" else f"{name} {other} instead of {own}"
 
 
 def _worth_line(x: Worth) -> str:
@@ -195,7 +190,6 @@ def _worth_line(x: Worth) -> str:
 
 
 def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
-    """Write the explanation's lines on what would let a site split exist, and on the best candidate sites."""
     for move in moved:
         unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)

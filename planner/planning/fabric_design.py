@@ -6,7 +6,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,20 +24,15 @@ from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.physics.site.cost import rack_of
-from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue
+from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.changed_instance import solved_with
 from planner.planning.site_fabrics import site_fabric
-from planner.simulation.flow_times import (
-    TransportName,
-    flow_seconds,
-    ideal_seconds,
-    mean_fullest,
-    transport_slowdown_of,
-)
+from planner.simulation import flow_times
+from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, ratio, to_one
 
@@ -133,33 +128,56 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     kinds = list(search.searched())
     allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and search.allowed(kind)]
     complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
-    ended = "proved" if complete else deadline.cause
-    if not allowed:
-        return _plan(instance, options, ended, None, search.nothing_fits(proven=complete))
-    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers))
-    usd, budget = template.usd, instance.limits.budget_usd
-    if budget is not None and usd > budget and complete:
+    best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers), default=(None, None))
+    section, cost, bound, why, budget = None, None, None, None, instance.limits.budget_usd
+    usd = 0.0 if template is None else template.usd
+    if best is None or template is None:
+        why = search.nothing_fits(proven=complete)
+    elif budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
         rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
-        return _plan(instance, options, ended, None, why)
-    others = [kind for kind in kinds if kind is not best]
-    ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
-    tails = dict[str, Tails]()
-    with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
+    else:
+        others = [kind for kind in kinds if kind is not best]
+        ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
+        tails = dict[str, Tails]()
+        with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
+            for kind in ranked:
+                if kind.template is not None and seeds:
+                    tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
+        alternatives, whole_tbps = [], half_rate_tbps(instance.hardware, search.gpus)
         for kind in ranked:
-            if kind.template is not None and seeds:
-                tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
-    stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
-    found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
-    section = FabricPlan(
-        sites={CLUSTER: search.section(template)},
-        certificate=found.certificate(
-            formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
-        ),
-        alternatives=tuple(search.alternative(kind, best, tails) for kind in ranked),
+            own, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
+            figures = FabricAlternative(
+                name=kind.name,
+                lost=search.lost(kind, best),
+                fabric=None if own is None else search.section(own),
+                bisection_tbps=None if own is None else whole_tbps * own.design.bisection_share,
+                ecmp_tail=ecmp,
+                spray_tail=sprayed,
+            )
+            alternatives.append(figures)
+        stop, bound, seconds = Stop.PROVED if complete else Stop.LIMIT, usd if complete else None, deadline.elapsed
+        found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=seconds)
+        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
+        section = FabricPlan(
+            sites={CLUSTER: search.section(template)},
+            certificate=found.certificate(
+                formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
+            ),
+            alternatives=tuple(alternatives),
+        )
+    value, gap, space = None if section is None else usd, None if bound is None else 0.0, SPACE if section else ""
+    status: tuple[Status, Status] = ("infeasible", "optimal") if complete else ("unknown", "feasible")
+    return Plan(
+        **solved_with(instance, options),
+        status=status[section is not None],
+        objective=ObjectiveValue(name="fabric_usd", value=value, bound=bound, gap=gap, space=space),
+        fabric=section,
+        cost=cost,
+        conflict=why,
+        stopped="proved" if complete else deadline.cause,
     )
-    return _plan(instance, options, ended, section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +189,6 @@ class FabricSearch:
     deadline: Deadline
     lengths: Lengths = field(default_factory=Lengths)
     simulated: dict[Any, Tails] = field(default_factory=dict)  # by the shape of the tree
-
-    @property
-    def hosts(self) -> int:
-        """The hosts of the cluster that the fabric joins."""
-        return self.instance.hardware.racks or 0
 
     @property
     def gpus(self) -> int:
@@ -209,7 +222,7 @@ class FabricSearch:
     def cheapest(self, kind: FabricKind, most_usd: float) -> FabricKind:
         """Return a kind of fabric with its cheapest design below a price; not searched once time is over."""
         # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
-        ratios, free = self.network.max_oversubscription, dict[str, Any]()
+        ratios, free, hosts = self.network.max_oversubscription, dict[str, Any](), self.instance.hardware.racks or 0
         if kind.grouped:
             free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
         own = self.network.replaced(families=(kind.family,), **free)
@@ -219,7 +232,7 @@ class FabricSearch:
         if self.pinned("tiers") not in (None, kind.tiers):
             return kind
         asked = self.instance.replaced(network=own, pins=pins)
-        phi = transport_slowdown_of(self.network)
+        phi = flow_times.transport_slowdown_of(self.network)
         until: dict[str, Any] = {"deadline": self.deadline, "lengths": self.lengths}
         tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, **until)
         # Without a layout nothing leaves a leaf, pod or zone that no rule provides for, in any order of hosts.
@@ -230,14 +243,14 @@ class FabricSearch:
             send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
             tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
         try:
-            found = tables.options(traffic, self.hosts, site=CLUSTER)
+            found = tables.options(traffic, hosts, site=CLUSTER)
         except OutOfTimeError:
             found, kind = tables.latest, replace(kind, searched=False)
         found = found.part(found.key[:, 0] != DEAR)
         if not len(found):
             return replace(kind, dear=math.isfinite(most_usd))
         cheapest = np.lexsort((found.mw, found.usd))[0]
-        return replace(kind, template=tables.template(traffic, self.hosts, found, int(cheapest)))
+        return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
 
     def pinned(self, name: str) -> Any:
         """Return the pinned value of a fabric decision, of the one site or every site; None where it is free."""
@@ -259,19 +272,6 @@ class FabricSearch:
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
         worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
         return site_fabric(self.network, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
-
-    def alternative(self, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]) -> FabricAlternative:
-        """Return the figures of an alternative kind of fabric, and why it was not chosen."""
-        template, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
-        whole_tbps = half_rate_tbps(self.instance.hardware, self.gpus)
-        return FabricAlternative(
-            name=kind.name,
-            lost=self.lost(kind, best),
-            fabric=None if template is None else self.section(template),
-            bisection_tbps=None if template is None else whole_tbps * template.design.bisection_share,
-            ecmp_tail=ecmp,
-            spray_tail=sprayed,
-        )
 
     def lost(self, kind: FabricKind, best: FabricKind) -> str:
         """Write why a kind of fabric was not chosen; empty for the chosen one."""
@@ -303,7 +303,7 @@ class FabricSearch:
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
-        joined = self.hosts if kind.family == "rail-only" else self.hosts * self.gpus
+        joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
         (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
         if not kind.grouped and kind.tiers > 1 and of_rack > leaf:
@@ -362,7 +362,7 @@ class FabricSearch:
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
-        hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
+        hashed = flow_times.mean_fullest(tree, meeting, networks) / flow_times.mean_fullest(tree, tree.hosts)
         shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
         if shape in self.simulated:
             return self.simulated[shape]
@@ -372,7 +372,8 @@ class FabricSearch:
                 for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
                     for transport, size in FLOW_BYTES.items():
                         flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
+                        ideal = flow_times.ideal_seconds(tree, flows)
+                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal)
                         found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
         except OutOfTimeError:
             return NO_TAILS
@@ -385,20 +386,23 @@ class FabricSearch:
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
         rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
-        dropped: list[str] = []
-        for rule in rules:
-            without = [*dropped, rule]
-            values = {name.removeprefix("network."): none for name, none in free.items() if name in without}
-            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" not in without}
+
+        def unmet(kept: frozenset[str]) -> bool:
+            """Return whether no fabric meets these rules at the price, the others relaxed."""
+            self.deadline.check()
+            values = {name.removeprefix("network."): none for name, none in free.items() if name not in kept}
+            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" in kept}
             network = self.network.replaced(**values)
             looser = FabricSearch(self.instance.replaced(network=network, pins=pins), network, self.deadline)
-            if self.deadline.passed:
-                return tuple(rules)
             kinds = (kind for kind in looser.kinds() if kind.family in network.families)
             fits = (looser.cheapest(kind, most_usd * (1 + 1e-9)) for kind in kinds)
-            if not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits):
-                dropped.append(rule)
-        return tuple(rule for rule in rules if rule not in dropped)
+            return not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits)
+
+        try:
+            kept = smallest_conflict(unmet, rules)
+            return () if len(kept) == 1 and unmet(frozenset()) else tuple(kept)
+        except OutOfTimeError:
+            return tuple(rules)
 
     def nothing_fits(self, *, proven: bool) -> Conflict:
         """Return the conflict of a cluster without a fabric; no rules where the time ended first."""
@@ -416,22 +420,3 @@ class FabricSearch:
             of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
             reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
         return Conflict(decision="fabric", rules=self.in_conflict(math.inf), reason=reason)
-
-
-def _plan(
-    instance: FabricInstance, options: Options, ended: Any, section: FabricPlan | None, conflict: Conflict | None = None
-) -> Plan:
-    usd, proven, cost = None if section is None else section.certificate.objective, ended == "proved", None
-    status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
-    bound, gap = (usd, 0.0) if proven and section else (None, None)
-    if usd is not None:
-        cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
-    return Plan(
-        **solved_with(instance, options),
-        status=status,
-        objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
-        fabric=section,
-        cost=cost,
-        conflict=conflict,
-        stopped=ended,
-    )

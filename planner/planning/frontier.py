@@ -5,6 +5,7 @@ capitals at which these are bounded, every plan is at least as slow as the bound
 answers covers all plans between the cheapest and the dearest point within a known share.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from itertools import pairwise
 
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
@@ -27,7 +29,7 @@ from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
-from planner.planning.hardware_choice import alone_on, best_choice, named
+from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
@@ -70,10 +72,9 @@ class PricedPoint:
 class BudgetQuestions:
     """The curve's questions for the fewest days at a size: a budget with a grid, else a cluster's racks."""
 
-    asked: PricedPoint  # the plan from which they go down
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
-    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
+    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, first the one from which they go down
     answers: list[MinDaysProof] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
@@ -81,7 +82,6 @@ class BudgetQuestions:
 
     def run(self, most: float) -> Iterator[PricedPoint]:
         """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
-        self.points.append(self.asked)
         tried: set[float] = set()
         while len(self.front()) < most and self.work < WORK:
             size = next((size for size in self._sizes() if size not in tried), None)
@@ -131,19 +131,21 @@ class BudgetQuestions:
             instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
             most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
         within = replace(self.solving.options, gap=QUESTION_GAP)
-        best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
+        best, *_ = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None))
         found = best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
         self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
-        if found.plan is None or found.days is None or found.days > late:
+        days = math.inf if found.days is None or found.days > late else found.days
+        if days > SLOWEST * self.points[0].days:
             self.refused = max(self.refused, size)
+        if found.plan is None or math.isinf(days):
             return None
-        if found.days > SLOWEST * self.asked.days:
-            self.refused = max(self.refused, size)
-        point = point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
-        if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2):
+        each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
+        alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
+        point = point_of(best.instance, found.plan, days, alone)
+        if point.usd <= min(budget_of(self.instance), self.points[0].usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)
         return None
@@ -200,11 +202,20 @@ def frontier_of(
     instance, options = in_days_of_training(instance), replace(options, gap=None)
     deadline, front = Deadline(options.time_limit), Front()
     stopped: Stopped = "proved"
-    search, questions = None, None
+    search, reported = None, math.inf
+
+    def say(search: WholeCurve) -> None:
+        nonlocal reported
+        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
+            reported = search.proven
+            within = f"within {100 * reported:.0f} % of one in days and money"
+            report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
+
     with turn(deadline) as mine, deadline.leaving_a_first_plan() as longer, ticking(longer.check):
         if not mine:
             return _nothing(instance, deadline.cause)
         solving = Solving(options=options, deadline=longer, progress=progress, cache=JointCache())
+        questions = BudgetQuestions(instance=instance, solving=solving)
         try:
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)
@@ -216,12 +227,12 @@ def frontier_of(
                 if point.usd <= budget_of(instance):
                     _keep(front, point)
             if asked:
-                known = [MinDaysProof(math.inf, fastest.lower_bound or 0.0)]
-                questions = BudgetQuestions(asked=asked[-1], instance=instance, solving=solving, answers=known)
+                questions.points.append(asked[-1])
+                questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
                     _keep(front, point)
             start(progress, "the curve")
-            search = _search(all_paid, solving, epsilon, front)
+            search = WholeCurve(world=solving.world(all_paid), epsilon=epsilon, front=front, progress=say)
             search.box()
             # What costs more than the fastest is beaten by it.
             if asked and fastest.status == "optimal" and asked[0].usd <= budget_of(instance):
@@ -240,7 +251,7 @@ def frontier_of(
             stopped = "interrupted"
         if not front.plans:
             return _nothing(instance, stopped)
-        return _written(instance, front, search, questions, options, stopped, points)
+        return _written(front, search, questions, stopped, points)
 
 
 def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
@@ -258,20 +269,6 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
 def _keep(front: Front, point: PricedPoint) -> None:
     if point.choice is not None:
         front.add(point.choice.seconds, point.usd, point.choice)
-
-
-def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
-    """Return the search for the whole curve, which reports each time that its proven share has fallen enough."""
-    reported = math.inf
-
-    def say(search: WholeCurve) -> None:
-        nonlocal reported
-        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
-            reported = search.proven
-            within = f"within {100 * reported:.0f} % of one in days and money"
-            report(solving.progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
-
-    return WholeCurve(world=solving.world(instance), epsilon=epsilon, front=front, progress=say)
 
 
 def plan_of_frontier(
@@ -306,25 +303,18 @@ def _nothing(instance: Instance, stopped: str) -> Frontier:
 
 
 def _written(
-    instance: Instance,
-    front: Front,
-    search: WholeCurve | None,
-    questions: BudgetQuestions | None,
-    options: Options,
-    stopped: str,
-    points: int | None,
+    front: Front, search: WholeCurve | None, questions: BudgetQuestions, stopped: str, points: int | None
 ) -> Frontier:
     """Return the curve with the plan of each point; after an early end the budget questions may prove more of it."""
-    proven = None
+    instance, options, proven = questions.instance, questions.solving.options, None
     if search is not None and math.isfinite(search.proven) and math.isinf(search.world.unproven.seconds):
         proven = search.proven
     found = list(zip(front.usd, front.seconds, front.plans, strict=True))
     figures = [(usd, days_of(instance, seconds)) for usd, seconds, _ in found]
     bounds = []
     for at, (usd, days) in enumerate(figures):  # what no plan of the whole box is below, none of less capital is
-        known = 0.0 if questions is None else questions.min_days(usd if at < len(figures) - 1 else math.inf)
         bound = 0.0 if proven is None else days_of(instance, front.cutoff(usd, proven))
-        bounds.append(min(days, max(known, bound)))
+        bounds.append(min(days, max(bound, questions.min_days(usd if at < len(figures) - 1 else math.inf))))
     least, most = None, front.most_usd if math.isfinite(front.most_usd) else None
     covered = covered_within(figures, bounds)
     if stopped != "proved" and covered < (math.inf if proven is None else proven):
@@ -431,26 +421,27 @@ def why_no_curve(plan: Plan) -> str | None:
 
 
 def curve_around(
-    plan: Plan, options: Options, progress: Progress, *, cache: JointCache | None = None, points: int = POINTS
+    plan: Plan, options: Options, progress: Progress, *, cache: JointCache, points: int = POINTS
 ) -> Frontier:
     """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
 
     The days of its other plans are proven to within a tenth. At the time limit, and at Ctrl-C, it has the points
     so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
     """
-    if why_no_curve(plan) is not None:
+    if (why := why_no_curve(plan)) is not None:
+        logging.getLogger("planner").warning("no curve of less money: %s", why)
+        progress(f"no curve of less money: {why}")
         return _nothing(plan.instance, "")
     deadline, days = Deadline(options.time_limit), 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(plan.counted_usd, days, plan.instance.hardware.racks or 0)
-    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache or JointCache())
-    questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=cache)
+    questions = BudgetQuestions(instance=plan.instance, solving=solving, points=[asked])
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):
         try:
-            for point in questions.run(points) if mine else ():
-                if point.instance is not None and point.choice is not None:
-                    written = plan_of_point(point.instance, point.choice, point.days, options)
-                    plans[id(point)] = named(written, plan.instance)
+            for x in questions.run(points) if mine else ():
+                if x.instance is not None and x.choice is not None:
+                    plans[id(x)] = named(plan_of_point(x.instance, x.choice, x.days, options), plan.instance)
         except OutOfTimeError:
             stopped = deadline.cause
         except UnansweredError:
@@ -462,9 +453,8 @@ def curve_around(
     questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
     found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
-    # Of the last point the bound is that of the whole box.
-    mosts = [*(usd for usd, _ in figures[:-1]), math.inf]
-    bounds = [min(questions.min_days(usd), days) for usd, (_, days) in zip(mosts, figures, strict=True)]
+    bounds = [min(questions.min_days(usd), days) for usd, days in figures]
+    bounds[-1] = min(questions.min_days(math.inf), figures[-1][1])  # that of the whole box
     drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
     share = covered_within(figures, bounds)
     curve = Curve(

@@ -1,28 +1,47 @@
-"""Choose among alternative GPUs, racks and start dates: one search for each, under the best plan of those before."""
+"""Choose among GPUs: alternatives with their racks and start dates, or pools of several that train one model together.
+
+Of alternatives there is one search for each, under the best plan of those before; pools have a layout each, and shares
+of the batch.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance.hardware import Hardware, HardwareAlternative
+from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
+from planner.models import Options, batch_shares
+from planner.models.batch_shares import PoolLayout, Shares
+from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_split import Column
-from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.step_prediction import machine_of
+from planner.models.joint.strategy_space import JointProblem
+from planner.physics import step_errors
+from planner.physics.site import cost
+from planner.physics.training import step_prediction
+from planner.physics.training.layer_time import SECONDS_PER_DAY, days_of
+from planner.physics.training.parallel_strategy import write_layout
+from planner.physics.training.step_prediction import machine_of, pool_exchange_seconds, pool_instance
 from planner.physics.training.transformer import active_parameters, training_flop
-from planner.plan.certificate import AlternativeProof
+from planner.plan import certificate
+from planner.plan.certificate import AlternativeProof, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.planning.changed_instance import as_asked
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
+from planner.planning.changed_instance import as_asked, solved_with
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
 from planner.planning.joint_plan import refused_of
-from planner.solvers.progress import start
+from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.solvers.progress import report, start
+from planner.solvers.signals import ENDED
+from planner.units import money
 
+OPTIMAL_GAP = 1e-9  # relative: days and bound of pools come from the same floats in another order
 First = Callable[[World], Column | None]
 
 
@@ -39,25 +58,12 @@ class HardwareAnswer:
         return latest_start_days(self.instance)
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareChoice:
-    """The best answer among the alternative GPUs and racks, and the answers of the others."""
-
-    best: HardwareAnswer
-    others: tuple[HardwareAnswer, ...]
-
-
-def alone_on(instance: Instance, hardware: Hardware) -> Instance:
-    """Return the instance with only the one GPU and rack of its alternatives that some hardware names."""
-    kind = hardware_kind(hardware)
-    return instance.replaced(hardware=next(x for x in instance.hardware.each_alone() if hardware_kind(x) == kind))
-
-
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
-) -> HardwareChoice:
+) -> list[HardwareAnswer]:
     """Search on each alternative GPU and rack, likely best first, later ones only for plans that beat the best so far.
 
+    Return the best answer, bounded by all of them, and behind it the others in the order of the alternatives.
     `within`: share of the fewest days by which slower plans are kept for the ends of the choice.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
@@ -85,39 +91,33 @@ def best_choice(
                 raise
             raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     for alone in questions:
+        goal, ready, best = alone.objective.minimize, latest_start_days(alone), _best(answers)
         gpu = f" on {hardware_kind(alone.hardware)[0]}" if len(asked) > 1 else ""
         when = f", start in month {latest_start_months(alone):g}" if len(questions) > len(asked) else ""
-        start(solving.progress, f"search{gpu}{when}", anew=True, waits=latest_start_days(alone) if in_date else 0.0)
-        answers.append(HardwareAnswer(alone, _answer(alone, solving, _best(answers), within, without)))
+        start(solving.progress, f"search{gpu}{when}", anew=True, waits=ready if in_date else 0.0)
+        own, found = replace(solving, cache=solving.cache.of(alone)), JointSolution(status="infeasible")
+        if goal == "total_cost_of_ownership_usd":
+            found = least_run_cost(alone, solving, without=without)
+        elif goal == "cost_usd":
+            dearest = alone.limits.budget_usd or math.inf
+            if best is not None and best.solution.plan is not None:
+                dearest = min(dearest, best.solution.plan.capital_usd - 2 * CENTS)
+            cheaper = alone if best is None else alone.replaced(limits__budget_usd=dearest)
+            found = solve_joint_cost(cheaper, own, without=without)
+        else:
+            rival = math.inf if best is None else (best.solution.days or 0.0) + best.ready_days - ready
+            own = replace(own, floor=max(0.0, solving.floor - in_date * ready))
+            if rival > 0:
+                found = solve_joint(alone, own, without=without, rival=rival, within=within)
+        answers.append(HardwareAnswer(alone, found))
     late = (answer for answer in answers if answer.solution.plan is not None)
     # Where there is no plan, the reasons are those of the question that leaves nothing out.
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
     kinds = [hardware_kind(alone.hardware) for alone in asked]
-    in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
-    return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
-
-
-def _answer(
-    alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
-) -> JointSolution:
-    goal = alone.objective.minimize
-    if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, solving, without=without)
-    solving = replace(solving, cache=solving.cache.of(alone))
-    if goal == "cost_usd":
-        if best is not None and best.solution.plan is not None:
-            usd = best.solution.plan.capital_usd - 2 * CENTS
-            alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        return solve_joint_cost(alone, solving, without=without)
-    rival = math.inf
-    if best is not None and best.solution.days is not None:
-        rival = best.solution.days + best.ready_days - latest_start_days(alone)
-    if rival <= 0:
-        return JointSolution(status="infeasible")
-    floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
-    return solve_joint(alone, replace(solving, floor=floor), without=without, rival=rival, within=within)
+    in_order = sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware)))
+    return [HardwareAnswer(best.instance, bounded_by_all(best, others)), *in_order]
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
@@ -175,12 +175,12 @@ def named(plan: Plan, instance: Instance) -> Plan:
     return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
 
 
-def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
-    """Return a plan on the chosen hardware as the answer to the whole instance, with the others' proofs."""
-    if not chosen.others:
+def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, others: list[HardwareAnswer]) -> Plan:
+    """Return a plan on the best hardware as the answer to the whole instance, with the others' proofs."""
+    if not others:
         return plan
     # The same question, the chosen hardware as its own and the others as alternatives.
-    mine = chosen.best.instance.hardware
+    mine = best.instance.hardware
     keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
     alternatives = tuple(
         HardwareAlternative(**{key: getattr(other, key) for key in keys})
@@ -188,24 +188,158 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
         if hardware_kind(other) != hardware_kind(mine)
     )
     asked = instance.replaced(hardware=mine.replaced(alternatives=alternatives))
-    proof, in_date = plan.proof, plan.objective.name == FINISH_DATE
+    proof, in_date, proofs = plan.proof, plan.objective.name == FINISH_DATE, list[AlternativeProof]()
     if proof is not None and plan.objective.bound is not None:
-        end_days = plan.objective.bound + (0.0 if in_date else chosen.best.ready_days)
-        proof = proof.replaced(alternatives=tuple(_proof(other, end_days) for other in chosen.others))
+        end_days = plan.objective.bound + (0.0 if in_date else best.ready_days)  # before which no plan on them ends
+        for other in others:
+            bound = min(max(0.0, end_days - other.ready_days), other.instance.limits.deadline_days or math.inf)
+            listed = tuple(entry for entry in other.solution.excluded if entry[0] < bound)
+            accelerator, rack = hardware_kind(other.instance.hardware)
+            own = AlternativeProof(
+                accelerator=accelerator,
+                rack=rack,
+                ready_within_months=latest_start_months(other.instance) if in_date else None,
+                least_days=other.solution.days,
+                bound_days=bound,
+                proof=refused_of(replace(other.solution, excluded=listed)),
+            )
+            proofs.append(own)
+        proof = proof.replaced(alternatives=tuple(proofs))
     return plan.replaced(**as_asked(asked), layout=named(plan, instance).layout, proof=proof)
 
 
-def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:
-    """Return the proof that no plan on an alternative GPU and rack ends before `end_days` days from the decision."""
-    bound = min(max(0.0, end_days - answer.ready_days), answer.instance.limits.deadline_days or math.inf)
-    listed = tuple(entry for entry in answer.solution.excluded if entry[0] < bound)
-    accelerator, rack = hardware_kind(answer.instance.hardware)
-    in_date = answer.instance.objective.minimize == FINISH_DATE
-    return AlternativeProof(
-        accelerator=accelerator,
-        rack=rack,
-        ready_within_months=latest_start_months(answer.instance) if in_date else None,
-        least_days=answer.solution.days,
-        bound_days=bound,
-        proof=refused_of(replace(answer.solution, excluded=listed)),
+@dataclass(frozen=True)
+class PoolProblems:
+    """The layout problems of an instance's pools of different GPUs, and the link between the pools."""
+
+    instance: Instance
+
+    @cached_property
+    def problems(self) -> list[JointProblem]:
+        """The layout problem of each pool of GPUs, with the whole batch."""
+        batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
+        pools = self.instance.hardware.pools
+        return [problem_on(pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
+
+    def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
+        """Predict the metrics of a pool's layout on its share of the batch."""
+        alone = pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
+        return step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
+
+    def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
+        """Return the exposed gradient exchange in seconds of each pool that trains, 0 of the others."""
+        link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
+        exposed = [0.0] * len(points)
+        for k, point in enumerate(points if training > 1 else ()):
+            if link is not None and point is not None:
+                layers = max(point.strategy.layers_per_stage)
+                exposed[k] = pool_exchange_seconds(link, self.metrics(k, point), layers, training)
+        return exposed
+
+    def section(self, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
+        """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
+        instance, pools, layouts = self.instance, self.instance.hardware.pools, dict[str, LayoutPlan]()
+        training = [(k, point) for k, point in enumerate(shares.points) if point is not None]
+        exposed, total = self.exchanges(shares.points), sum(point.sequences for _, point in training)
+        measured = {k: self.metrics(k, point) for k, point in training}
+        slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
+        days = days_of(instance, slowest / total)
+        bound = min(days, days_of(instance, shares.bound))
+        given = [certificate.given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in self.problems]
+        how: dict[str, Any] = {"solver": certificate.POOLS_BRANCHING}
+        for k, point in training:  # the shares' certificate has the proof, so that a layout's own claims no bound
+            phi, strategy, found = self.problems[k].transport_slowdown, point.strategy, measured[k].days_to_train
+            layouts[pools[k].name] = write_layout(
+                strategy,
+                data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
+                racks=pools[k].racks,
+                gpus_per_rack=self.problems[k].gpus,
+                assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
+                metrics=measured[k],
+                certificate=Outcome(stop=Stop.LIMIT, solution=point, objective=found, **how).certificate(
+                    formulation=certificate.POOL_FORMULATION,
+                    minimizes=certificate.POOL_MINIMIZES,
+                    seed=options.seed,
+                    given=given[k],
+                ),
+            )
+        stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT
+        how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
+        counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
+        intervals = [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
+        return PoolsPlan(
+            sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},
+            layouts=layouts,
+            exchange_seconds={pools[k].name: exposed[k] for k, _ in training},
+            step_seconds=slowest,
+            tokens_per_step=float(total * instance.workload.sequence_length),
+            days_to_train=days,
+            days_to_train_interval=step_errors.widest(days, intervals),
+            certificate=Outcome(stop=stop, solution=shares, objective=days, bound=bound, **how).certificate(
+                formulation=certificate.POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
+                minimizes=certificate.POOLS_MINIMIZES,
+                seed=options.seed,
+                given="; ".join(f"{pool.name}: {words}" for pool, words in zip(pools, given, strict=True)),
+                space=counts | {"ended": shares.stop.name.lower()},
+                checked=certificate.ON_TRUST,
+            ),
+        )
+
+
+def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
+    """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
+    pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
+    bill, options, deadline = cost.bill(instance, 0, None, None), solving.options, solving.deadline
+
+    def no_plan(decision: certificate.Decision, rules: tuple[str, ...], reason: str) -> Plan:
+        return Plan(
+            **solved_with(instance, options),
+            status="infeasible" if rules else "unknown",
+            objective=ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None),
+            conflict=certificate.Conflict(decision=decision, rules=rules, reason=reason),
+            stopped="proved" if rules else deadline.cause,
+        )
+
+    # The racks of all pools may break a limit whatever their layouts.
+    power, drawn, usd = limits.facility_power_mw, cost.pools_mw(instance), bill.total_usd
+    if power is not None and drawn > power * (1 + 1e-9):
+        broken = ("hardware.pools", "limits.facility_power_mw")
+        return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")
+    if limits.budget_usd is not None and usd > limits.budget_usd:
+        broken = ("hardware.pools", "limits.budget_usd")
+        return no_plan("budget", broken, f"the racks of all pools cost {money(usd)} > {money(limits.budget_usd)}")
+
+    def better(seconds: float, bound: float) -> None:
+        days, low = days_of(instance, seconds), days_of(instance, bound)
+        report(solving.progress, f"{days:,.1f} days, bound {low:,.1f}, gap {1 - low / days:.2%}", days, low)
+
+    shares = batch_shares.balance(
+        pools.problems,
+        pools.problems[0].max_sequences,
+        tail=lambda points: max(pools.exchanges(points)),
+        min_tail=link.rtt_ms / 1e3 if link else 0.0,
+        gap=options.gap,
+        time_limit=deadline.limit,
+        progress=better,
+    )
+    if not shares.points and shares.stop is Stop.PROVED:
+        reason = "no pool has a layout in its memory and racks, whatever its share"
+        return no_plan("layout", ("hardware.pools", "memory"), reason)
+    if not shares.points:
+        return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
+    section = pools.section(shares, options, deadline.elapsed)
+    most, days, made = limits.deadline_days, section.days_to_train, section.certificate
+    if most is not None and days > most * (1 + 1e-9):
+        bound = made.bound or 0.0
+        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
+        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)  # proven, or not
+    proved = made.status == "optimal" or shares.stop is Stop.PROVED
+    return Plan(
+        **solved_with(instance, options),
+        status=made.status,
+        objective=ObjectiveValue(name=instance.objective.minimize, value=days, bound=made.bound, gap=made.gap),
+        pools=section,
+        cost=bill,
+        run=cost.section(instance, days, bill, 0),
+        stopped="proved" if proved else deadline.cause,
     )

@@ -6,10 +6,11 @@ sequence holds for any number of tokens.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.checks.joint_proof import highest_bound
 from planner.checks.strategy_space_check import max_racks
@@ -30,36 +31,10 @@ from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
 from planner.physics.training.step_prediction import Conditions
-from planner.plan.certificate import (
-    BRANCHING,
-    FORMULATION,
-    GRID_BRANCHING,
-    LISTED,
-    ON_TRUST,
-    OUTSIDE,
-    UNITS,
-    Certificate,
-    Conflict,
-    ExcludedColumn,
-    FreedLayout,
-    JointProof,
-    ObjectiveValue,
-    declared_space,
-    given_to_sites,
-    joint_mark,
-)
+from planner.plan import certificate, plan_sections
+from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import (
-    Assumptions,
-    FabricPlan,
-    LayoutMetrics,
-    PlacementPlan,
-    ReliabilityPlan,
-    SiteFabric,
-    SitePlacement,
-    SitesPlan,
-    WanPlan,
-)
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.planning.changed_instance import solved_with
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.site_fabrics import site_fabric
@@ -69,14 +44,8 @@ from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED, Cause, Deadline
 
-if TYPE_CHECKING:
-    from planner.models.joint.site_choice import Sites
-
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
-# By site the racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
-Orders = dict[str, tuple[list[list[int]], Locality]]
-SitesAndFibre = tuple[SitesPlan | None, WanPlan | None]
 
 
 @ticking(no_tick)  # a plan that was found is written whatever the time
@@ -86,13 +55,12 @@ def plan_of(
     """Return the plan of a joint solution, or why there is none; `more`: what its objective says of other plans."""
     if solution.plan is None:
         return without_plan(instance, solution, options)
-    choice, at_sites = _at_cheapest_energy(instance, solution.plan, options, seconds)
-    metrics, placed = _metrics(instance, choice), choice.placed
-    section, design = _sites_and_fibre(choice, at_sites, metrics.wan_window_seconds, options, seconds)
-    racks = (instance.hardware.racks or 0) if placed is None else sum(placed.racks.values())
-    orders = _rank_orders(choice)
+    proof = None if solution.plan.placed is None else solution.plan.placed.proof
+    choice, metrics, section, design = _with_sites(instance, solution.plan, options, seconds)
+    column, gpus = choice.column, cost.rack_of(instance.hardware).gpus
+    racks = (instance.hardware.racks or 0) if choice.placed is None else sum(choice.placed.racks.values())
     # The bill knows no certificate, whose value may be the bill.
-    fabrics = _fabrics(instance, choice, metrics, orders, (section, design))
+    fabrics, placement = _fabrics_and_placement(instance, choice, metrics, section, design)
     bill = cost.bill(instance, racks, section, fabrics, design)
     run = cost.section(instance, metrics.days_to_train, bill, racks, section, fabrics)
 
@@ -106,30 +74,64 @@ def plan_of(
         value += start_days(instance, section)
         bound = None if bound is None else bound + latest_start_days(instance)
     bound = None if bound is None else min(bound, value)
-    certificate = _certificate(instance, solution, value, bound, options, seconds)
+    gap, grid = relative_gap(value, bound), instance.grid is not None
+    # Optimal up to rounding, or the tolerance that was asked for.
+    within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
+    joint = Certificate(  # of every section, since all are decided together
+        status="optimal" if within and solution.stopped == "proved" else "feasible",
+        objective=value,
+        bound=bound,
+        gap=gap,
+        solver=certificate.GRID_BRANCHING if grid else certificate.BRANCHING,
+        formulation=certificate.FORMULATION,
+        variables=proof.variables if proof else 0,  # of the MILP; a cluster without sites needs none
+        constraints=proof.constraints if proof else 0,
+        seconds=seconds,
+        seed=options.seed,
+        minimizes=certificate.UNITS[goal],
+        checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
+    )
+    of_layout = joint.replaced(space={**solution.counts})
+    if joint.status == "optimal":  # no split of layers is faster too
+        least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
+        if least < 1 - ROUNDING:
+            raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
+        listed = f"{joint.solver}; {certificate.LISTED}"
+        of_layout = of_layout.replaced(solver=listed, variables=patterns, constraints=column.p)
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.shapes.chosen_sites import over_the_run
 
         made = over_the_run(section.certificate, value, cost.alike_usd(instance, run.years))
         section = section.replaced(certificate=made)
+    freed, faster = None, freed_of_rules(choice)
+    if faster is not None:
+        own = layout_values(strategy_of(faster[1]))
+        split = {key: own[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
+        freed = certificate.FreedLayout(framework=instance.workload.rules.framework, faster=faster[0], **split)
+    reliability, calendar = None, column.strategy.problem.calendar
+    if choice.upkeep is not None and calendar is not None:  # failures count
+        job = calendar.job(
+            column.d, column.replica_gpus, metrics.step_seconds, shares_state=column.zero > 0, lanes=column.lanes
+        )
+        reliability = spares.section(job, choice.upkeep, metrics.step_days_to_train)
     return Plan(
         **solved_with(instance, options),
-        status=certificate.status,
-        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=_freed(instance, choice)),
+        status=joint.status,
+        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=freed),
         sites=section,
         wan=design,
         layout=write_layout(
             strategy_of(choice),
             data_parallel_by_site=dict(sorted(choice.replicas_by_site.items())),
             racks=racks,
-            gpus_per_rack=cost.rack_of(instance.hardware).gpus,
+            gpus_per_rack=gpus,
             assumptions=_assumptions(choice),
             metrics=metrics,
-            certificate=_layout_certificate(certificate.replaced(space={**solution.counts}), choice),
+            certificate=of_layout,
         ),
-        fabric=None if fabrics is None else FabricPlan(sites=fabrics, certificate=certificate),
-        placement=None if instance.network is None else _placement(choice, orders, certificate),
-        reliability=_reliability(choice, metrics),
+        fabric=None if fabrics is None else plan_sections.FabricPlan(sites=fabrics, certificate=joint),
+        placement=None if fabrics is None else plan_sections.PlacementPlan(**placement, certificate=joint),
+        reliability=reliability,
         transport=factor(instance.network),
         cost=bill,
         run=run,
@@ -138,32 +140,7 @@ def plan_of(
     )
 
 
-def _certificate(
-    instance: Instance, solution: JointSolution, value: float, bound: float | None, options: Options, seconds: float
-) -> Certificate:
-    """Return the joint plan's certificate for every section, since all are decided together."""
-    gap, goal, grid = relative_gap(value, bound), instance.objective.minimize, instance.grid is not None
-    # Optimal up to rounding, or the tolerance that was asked for.
-    within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
-    proof = None if solution.plan is None or solution.plan.placed is None else solution.plan.placed.proof
-    return Certificate(
-        status="optimal" if within and solution.stopped == "proved" else "feasible",
-        objective=value,
-        bound=bound,
-        gap=gap,
-        solver=GRID_BRANCHING if grid else BRANCHING,
-        formulation=FORMULATION,
-        variables=proof.variables if proof else 0,  # of the MILP; a cluster without sites needs none
-        constraints=proof.constraints if proof else 0,
-        seconds=seconds,
-        seed=options.seed,
-        minimizes=UNITS[goal],
-        checked="" if bound is None else joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
-    )
-
-
 def _assumptions(choice: JointPlan) -> Assumptions:
-    """Return what a joint plan's step assumes of the network: its slowest site, and the fibre between sites."""
     conditions, fibre = choice.conditions, choice.conditions.fibre
     return Assumptions(
         pipeline_send_slowdown=float(conditions.send),
@@ -184,13 +161,16 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
     return step_prediction.metrics(instance, conditions, strategy_of(choice), useful_share=useful)
 
 
-def _at_cheapest_energy(
+def _with_sites(
     instance: Instance, choice: JointPlan, options: Options, spent: float
-) -> tuple[JointPlan, "Sites | None"]:
-    """Return the joint choice at the sites of cheapest energy among those of equal capital, and the sites."""
+) -> tuple[JointPlan, LayoutMetrics, SitesPlan | None, WanPlan | None]:
+    """Return the joint choice at the sites of cheapest energy of those of equal capital, its metrics, sites and fibre.
+
+    A second proof confirms the sites section, and the fibre where asked for.
+    """
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
-        return choice, None
-    from planner.models.joint.shapes.chosen_sites import of_cheapest_energy
+        return choice, _metrics(instance, choice), None, None
+    from planner.models.joint.shapes.chosen_sites import confirmed, of_cheapest_energy, sites_section
     from planner.models.joint.site_choice import Sites
 
     def sites_of(choice: JointPlan) -> Sites:
@@ -200,151 +180,93 @@ def _at_cheapest_energy(
             asked = cost.at_run_prices(asked, cost.years_of(days) if years is None else years)
         return Sites(instance=asked, seed=options.seed)
 
-    sites, limit = sites_of(choice), options.time_limit
-    if limit is not None and limit <= spent:
-        return choice, sites
-    sites.deadline = Deadline(None if limit is None else limit - spent)
-    moved = of_cheapest_energy(sites, choice)
-    sites.deadline = Deadline()
-    return moved, sites if moved is choice else sites_of(moved)
-
-
-def _sites_and_fibre(
-    choice: JointPlan, sites: "Sites | None", window_seconds: float, options: Options, spent: float
-) -> SitesAndFibre:
-    """Return a joint plan's sites section, and its fibre design where asked for, with what confirms each."""
-    placed, column = choice.placed, choice.column
-    if placed is None or sites is None:
-        return None, None
-    from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
-
-    def seconds_left(first: Certificate) -> float:
-        """Return the seconds left for a second proof; 0 where there is no first proof, or after a signal."""
+    def mark(first: Certificate, second_proof: Callable[[float], str]) -> str:
+        """Return the mark of a second proof; on trust without a first one or time that is left, or after a signal."""
         if first.status != "optimal" or options.solver == "highs":
-            return 0.0
+            return certificate.ON_TRUST
         limit = SECOND_PROOF_SECONDS if options.time_limit is None else options.time_limit - spent
-        return Deadline(max(0.0, min(SECOND_PROOF_SECONDS, limit))).left
+        left = Deadline(max(0.0, min(SECOND_PROOF_SECONDS, limit))).left
+        return second_proof(left) if left > 0 else certificate.ON_TRUST
 
+    sites, limit, placed = sites_of(choice), options.time_limit, choice.placed
+    if limit is None or limit > spent:
+        sites.deadline = Deadline(None if limit is None else limit - spent)
+        moved = of_cheapest_energy(sites, choice)
+        sites.deadline = Deadline()
+        choice, sites, placed = moved, sites if moved is choice else sites_of(moved), moved.placed or placed
+    metrics, column = _metrics(instance, choice), choice.column
     fabric_mw = {site: template.mw for site, template in choice.templates.items()}
     tensor, context, _ = column.strategy.shape.degrees
-    given = given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
+    given = certificate.given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
+    fibre = sites.fibre if sites.designed and len(placed.racks) > 1 else None
+    joined = placed.joined, placed.circuit, metrics.wan_window_seconds
     with signals.finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
-        designed = sites.designed and len(placed.racks) > 1
-        design = sites.fibre.design(placed.joined, placed.circuit, window_seconds) if designed else None
-    left = seconds_left(section.certificate)
-    section = section.replaced(certificate__checked=confirmed(sites, placed, left) if left > 0 else ON_TRUST)
+        design = None if fibre is None else fibre.design(*joined)
+    section = section.replaced(certificate__checked=mark(section.certificate, partial(confirmed, sites, placed)))
     if design is not None:
         from planner.models.wan_design import confirmed as confirmed_fibre
 
-        left = seconds_left(design.certificate)
-        # The exchange must fit the window, even of one site.
-        request = sites.fibre.request(placed.joined, placed.circuit, window_seconds)
-        mark = confirmed_fibre(sites.instance, request, design, left, seed=options.seed) if left > 0 else ON_TRUST
-        design = design.replaced(certificate__checked=mark)
-    return section, design
+        request = sites.fibre.request(*joined)  # the exchange must fit the window, even of one site
+        confirm = partial(confirmed_fibre, sites.instance, request, design, seed=options.seed)
+        design = design.replaced(certificate__checked=mark(design.certificate, confirm))
+    return choice, metrics, section, design
 
 
-def _rank_orders(choice: JointPlan) -> Orders:
-    block, orders = choice.column.block, Orders()
-    for site, template in sorted(choice.templates.items()):
-        design, blocks = template.design, choice.blocks_by_site[site]
-        order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
-        orders[site] = order, transport.locality(order, design.block_racks, wrap=choice.column.v > 1)
-    return orders
-
-
-def _fabrics(
-    instance: Instance, choice: JointPlan, metrics: LayoutMetrics, orders: Orders, joined: SitesAndFibre
-) -> dict[str, SiteFabric] | None:
-    network, (section, design), fibre = instance.network, joined, choice.conditions.fibre
+def _fabrics_and_placement(
+    instance: Instance, choice: JointPlan, metrics: LayoutMetrics, section: SitesPlan | None, design: WanPlan | None
+) -> tuple[dict[str, SiteFabric] | None, dict[str, Any]]:
+    """Return a joint plan's fabric at each site, and its placement but for a certificate; without a network none."""
+    network, fibre, block = instance.network, choice.conditions.fibre, choice.column.block
     if network is None:
-        return None
+        return None, {}
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
     size, rates, fabrics = metrics.gradient_bytes_per_stage, dict[str, float](), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
+    min_split, crossings, sites = 0, list[Locality](), dict[str, SitePlacement]()
     for site, template in sorted(choice.templates.items()):
-        order, crossing = orders[site]
+        own, blocks = template.design, choice.blocks_by_site[site]
+        # The racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
+        order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
+        crossing = transport.locality(order, own.block_racks, wrap=choice.column.v > 1)
         if network.wan_gateway and section is not None:
             rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
-            exchanged = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
-            rates["exchange_gbps"] = exchanged
+            rates["exchange_gbps"] = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
         fabrics[site] = site_fabric(
             network,
             template,
             crossing,
             nic_seconds=metrics.pipeline_send_nic_seconds,
-            wired_gpus_per_rack=choice.column.block.rails if choice.upkeep is None else choice.upkeep.rails,
+            wired_gpus_per_rack=block.rails if choice.upkeep is None else choice.upkeep.rails,
             **rates,
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
-    return fabrics
-
-
-def _placement(choice: JointPlan, orders: Orders, certificate: Certificate) -> PlacementPlan:
-    block, min_split, sites = choice.column.block, 0, dict[str, SitePlacement]()
-    for site, (order, _) in orders.items():
-        design = choice.templates[site].design
-        free = transport.domain_racks(design.racks, design.domain_racks)
+        free = transport.domain_racks(own.racks, own.domain_racks)
         min_split += transport.lower_bound_split(free, block.rack_stages, len(order[0]))
-        sites[site] = SitePlacement(assignment=rack_order.assignment(order, design))
-    crossings = [crossing for _, crossing in orders.values()]
+        sites[site] = SitePlacement(assignment=rack_order.assignment(order, own))
+        crossings.append(crossing)
     groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)
-    return PlacementPlan(
-        groups=groups,
-        groups_leaf_local=groups - split,
-        groups_split=split,
-        lower_bound_split=min_split,
-        extra_pieces=sum(crossing.extra_pieces for crossing in crossings),
-        groups_cross_pod=sum(crossing.groups_cross_pod for crossing in crossings),
-        stripes={site: template.stripes for site, template in sorted(choice.templates.items())},
-        block_racks=block.racks,
-        blocks_by_site=dict(sorted(choice.blocks_by_site.items())),
-        sites=sites,
-        certificate=certificate,
-    )
-
-
-def _reliability(choice: JointPlan, metrics: LayoutMetrics) -> ReliabilityPlan | None:
-    """Return the reliability section of a joint plan; None where failures do not count."""
-    column, calendar = choice.column, choice.column.strategy.problem.calendar
-    if choice.upkeep is None or calendar is None:
-        return None
-    job = calendar.job(
-        column.d, column.replica_gpus, metrics.step_seconds, shares_state=column.zero > 0, lanes=column.lanes
-    )
-    return spares.section(job, choice.upkeep, metrics.step_days_to_train)
-
-
-def _layout_certificate(certificate: Certificate, choice: JointPlan) -> Certificate:
-    """Return the certificate of a joint plan's layout: if proven, that no split of layers is faster too."""
-    if certificate.status != "optimal":
-        return certificate
-    column = choice.column
-    bound, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
-    if bound < 1 - ROUNDING:
-        raise InternalError(f"layout: a split of layers takes {bound:.9f} of the step's time")
-    solver = f"{certificate.solver}; {LISTED}"
-    return certificate.replaced(solver=solver, variables=patterns, constraints=column.p)
-
-
-def _freed(instance: Instance, choice: JointPlan) -> FreedLayout | None:
-    found = freed_of_rules(choice)
-    if found is None:
-        return None
-    layout = layout_values(strategy_of(found[1]))
-    split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
-    return FreedLayout(framework=instance.workload.rules.framework, faster=found[0], **split)
+    return fabrics, {
+        "groups": groups,
+        "groups_leaf_local": groups - split,
+        "groups_split": split,
+        "lower_bound_split": min_split,
+        "extra_pieces": sum(crossing.extra_pieces for crossing in crossings),
+        "groups_cross_pod": sum(crossing.groups_cross_pod for crossing in crossings),
+        "stripes": {site: template.stripes for site, template in sorted(choice.templates.items())},
+        "block_racks": block.racks,
+        "blocks_by_site": dict(sorted(choice.blocks_by_site.items())),
+        "sites": sites,
+    }
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return the proof section of a joint plan: the facts beyond physics that the checker needs for its bound."""
-    in_days = instance.objective.minimize == "days_to_train"
     return refused_of(solution).replaced(
-        fabric_free_bound_days=solution.fabric_free_bound if in_days else None,
+        fabric_free_bound_days=solution.fabric_free_bound if instance.objective.minimize == "days_to_train" else None,
         counts=solution.counts,
         min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
     )
@@ -401,8 +323,8 @@ def objective_of(
         joint_bound=bound,
         joint_gap=gap,
         fabric_free_bound=free,
-        space=declared_space(instance.workload.rules),
-        outside=OUTSIDE,
+        space=certificate.declared_space(instance.workload.rules),
+        outside=certificate.OUTSIDE,
     )
 
 
@@ -439,39 +361,38 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
     return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
 
 
-def answer_key(instance: Instance, options: Options, *, seek_others: bool) -> Any:
-    """Return as one key all that a session's cached answer for the fewest days, in seconds a sequence, depends on.
+def known_answer(
+    cache: JointCache, instance: Instance, options: Options, *, seek_others: bool
+) -> tuple[Any, tuple[JointSolution, dict[str, Any]] | None]:
+    """Return the key of a session's answer for the fewest days, and an earlier solve's answer; None if it has none.
 
-    The key is the same for any number of tokens; None where days themselves matter. `seek_others`: the
-    objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    The key says all that an answer in seconds a sequence depends on, and is the same for any number of tokens, for
+    which the answer's days are rescaled; None where days themselves matter. `seek_others`: the objective's statements
+    on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
     hardware, in_days = instance.hardware, instance.objective.minimize == "days_to_train"
     in_days = in_days and instance.limits.deadline_days is None
     if models_wanted() or not in_days or options.gap is not None or hardware.alternatives or hardware.pools:
-        return None
-    return instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, seek_others
-
-
-def known_answer(cache: JointCache, key: Any, tokens: float) -> tuple[JointSolution, dict[str, Any]] | None:
-    """Return an earlier solve's cached answer, its days for this many tokens; None where the session has none."""
-    found = next((answer for answer in cache.answers if key is not None and answer[0] == key), None)
+        return None, None
+    key = instance.replaced(workload__tokens=1.0, name=""), options.seed, options.threads, seek_others
+    found = next((answer for answer in cache.answers if answer[0] == key), None)
     if found is None:
-        return None
+        return key, None
     _, of_tokens, solution, more = found
-    share = tokens / of_tokens
+    share = instance.workload.tokens / of_tokens
+
+    def rescaled(value: Any) -> Any:
+        """Return an objective's cheaper, simpler and other plans, with the days of these tokens."""
+        if isinstance(value, tuple):
+            return tuple(map(rescaled, value))
+        if value is None:
+            return None
+        changed = {"days_to_train": value.days_to_train * share}
+        if getattr(value, "name", "") == "goal":
+            changed["value"] = value.value * share
+        return value.replaced(**changed)
+
     figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
     changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
     changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
-    return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
-
-
-def _all_for_tokens(value: Any, share: float) -> Any:
-    """Return an objective's cheaper, simpler and other plans, with days rescaled to another number of tokens."""
-    if isinstance(value, tuple):
-        return tuple(_all_for_tokens(end, share) for end in value)
-    if value is None:
-        return None
-    changed = {"days_to_train": value.days_to_train * share}
-    if getattr(value, "name", "") == "goal":
-        changed["value"] = value.value * share
-    return value.replaced(**changed)
+    return key, (replace(solution, **changed), {name: rescaled(value) for name, value in more.items()})

@@ -120,36 +120,40 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
             _resolve_choice(data["workload"], where, faults)
     for (part, key), kind in NAMED.items():
         if isinstance(data.get(part), dict):
-            _resolve(data[part], key, kind, part, faults)
+            _resolve(data[part], key, kind, f"{part}.{key}", faults)
     hardware = data["hardware"] if isinstance(data.get("hardware"), dict) else {}
     for part in ("pools", "alternatives"):
         entries = hardware[part] if isinstance(hardware.get(part), list) else []
         for (i, entry), key in product(enumerate(entries), ("accelerator", "rack")):
             if isinstance(entry, dict):
-                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}]", faults)
+                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}].{key}", faults)
                 if part == "pools" and i == 0 and key in entry:  # the hardware's too, where it has none
                     hardware.setdefault(key, entry[key])
-    if isinstance(data.get("reliability"), str):
-        data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
-    network = data.get("network")
+    _resolve(data, "reliability", "reliability", "reliability", faults)
+    network = data["network"] if isinstance(data.get("network"), dict) else {}
     for kind in ("switches", "media"):
-        if isinstance(network, dict) and isinstance(network.get(kind), list):
-            network[kind] = [
-                _entry(kind, entry, f"network.{kind}[{i}]", faults) if isinstance(entry, str) else entry
-                for i, entry in enumerate(network[kind])
-            ]
+        entries = network[kind] if isinstance(network.get(kind), list) else []
+        for i in range(len(entries)):
+            _resolve(entries, i, kind, f"network.{kind}[{i}]", faults)
     return data
 
 
-def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
-    given = holder.get(key)
+def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
+    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them.
+
+    Another entry replaces an unknown name.
+    """
+    known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
+    like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
+    name = given if isinstance(given, str) else like
+    if isinstance(name, str) and name not in known:
+        path = path if name is given else f"{path}.{LIKE}"
+        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
+        faults.replaced.append(path)
     if isinstance(given, str):
-        holder[key] = _entry(kind, given, f"{where}.{key}", faults)
-    elif kind == "accelerators" and isinstance(given, dict) and isinstance(given.get(LIKE), str):
-        _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults)
-        if given[LIKE] in catalogue(kind):
-            holder[key] = completed(given, catalogue(kind))
+        holder[key] = known[given] if given in known else next(iter(known.values()))
+    elif isinstance(like, str) and like in known:
+        holder[key] = completed(given, known)
 
 
 def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
@@ -157,11 +161,11 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         choose.setdefault(key, Choose.model_fields[key].default)
-        _resolve(choose, key, kind, "workload.choose", faults)
+        _resolve(choose, key, kind, f"workload.choose.{key}", faults)
     family = choose.setdefault("family", {})
     if isinstance(family, dict):
         family.setdefault("depth", Family.model_fields["depth"].default)
-        _resolve(family, "depth", "depth_laws", "workload.choose.family", faults)
+        _resolve(family, "depth", "depth_laws", "workload.choose.family.depth", faults)
     if "model" not in workload or "tokens" not in workload:
         try:
             asked = Choose.model_validate(choose)
@@ -178,23 +182,13 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
         workload.setdefault("tokens", start.tokens)
 
 
-def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
-    """Return a catalogue entry for an instance's name, given at `path`. Another entry replaces an unknown name."""
-    known = catalogue(kind)
-    if name not in known:
-        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
-        faults.replaced.append(path)
-        return next(iter(known.values()))
-    return known[name]
-
-
 def question_of_options(wish: FabricWish) -> FabricInstance:
     """Return the fabric question that command options ask; InputError names the option, value and remedy."""
     due = {"--hosts": wish.hosts, "--gpus-per-host": wish.gpus_per_host, "--nic-gbps": wish.nic_gbps}
     if missing := ", ".join(sorted(option for option, value in due.items() if value is None)):
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     nic_gbps, families = wish.nic_gbps or 0.0, wish.family or ()
-    switches, parts = _parts(wish, nic_gbps)
+    switches, optics = _parts(wish, nic_gbps)
     _require_planes(wish, nic_gbps, switches)
     unknown = [family for family in families if family not in FAMILIES]
     if unknown:
@@ -205,21 +199,24 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    rates = {switch["port_gbps"] for switch in switches}
+    oversubscription = dict[str, Any]()
+    if (text := wish.oversubscription) is not None:  # 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`
+        parted = [] if text == "any" else [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
+        both = [(float(match["down"]), float(match["up"] or 1)) for match in parted if match is not None]
+        if len(both) < len(parted) or any(min(pair) <= 0 for pair in both):
+            raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+        if len(both) > TIERS_OF_RATIOS:
+            raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
+        values = [down / up for down, up in both]
+        oversubscription["max_oversubscription"] = values if len(values) > 1 else values[0] if values else None
     network: dict[str, Any] = {
         "switches": switches,
-        "optics": {
-            "name": parts.optics,
-            "gbps": rates.pop() if len(rates) == 1 else None,
-            "price_usd": parts.usd,
-            "power_watts": parts.watts,
-            "source": parts.source,
-        },
+        "optics": optics,
         "families": list(families) or ["rail"],
         "max_lanes": wish.max_lanes or 1,
         "max_rails_per_leaf": wish.rails_per_leaf,
         "max_tiers": wish.max_tiers or MAX_TIERS,
-        **_oversubscription(wish.oversubscription),
+        **oversubscription,
         **_floor(wish, switches[0]["port_gbps"]),
         "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
     }
@@ -284,7 +281,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     return question
 
 
-def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], FabricParts]:
+def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a fabric question's switches and transceiver of their ports: those given, or those of the NIC's rate."""
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
@@ -305,10 +302,10 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], Fab
         remedy = "give --transceiver-usd and --transceiver-watts, or a file"
         raise InputError(f"--switch: ports of {listed} Gb/s {problem}; {remedy}")
     parts = usual or FabricParts((), f"{rates[0]:g}G", 0.0, 0.0, "given")
-    if usd is not None or watts is not None:
-        usd, watts = parts.usd if usd is None else usd, parts.watts if watts is None else watts
-        parts = parts._replace(usd=usd, watts=watts, source="given")
-    return switches, parts
+    source = parts.source if usd is None and watts is None else "given"
+    paid = {"price_usd": parts.usd if usd is None else usd, "power_watts": parts.watts if watts is None else watts}
+    rate = rates[0] if len(rates) == 1 else None
+    return switches, {"name": parts.optics, "gbps": rate, **paid, "source": source}
 
 
 def _switch(text: str) -> dict[str, Any]:
@@ -355,20 +352,6 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
-
-
-def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read a fabric question's oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`."""
-    if text is None or text == "any":
-        return {"max_oversubscription": None} if text else {}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
-    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
-    if len(both) < len(parts) or min(map(min, both)) <= 0:
-        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
-    values = [down / up for down, up in both]
-    if len(values) > TIERS_OF_RATIOS:
-        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
-    return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
 def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:

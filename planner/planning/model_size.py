@@ -18,7 +18,7 @@ from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on, strategy_of
-from planner.models.model_choice import ModelCandidate, instance_with, law_of, loss_law_of, model_for
+from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
@@ -41,15 +41,18 @@ SolveDays = Callable[[Instance], Plan]
 class Bracket:
     """A bracket of model compute in FLOP: the largest trained by the deadline, with its plan, and one too large."""
 
+    choose: Choose  # by which law, of which family, how near
+    deadline: float  # days
     low: float = 0.0
     high: float = math.inf
     plan: Plan | None = None
     days: dict[float, float] = field(default_factory=dict)  # by compute, of those that have a plan
     refused: Plan | None = None
 
-    def closed(self, tolerance: float) -> bool:
-        """Return whether the ends of the compute bracket are as near to each other as the tolerance asks."""
-        return self.plan is not None and self.high <= self.low * (1 + tolerance)
+    @property
+    def closed(self) -> bool:
+        """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
+        return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
 
     @property
     def grows(self) -> bool:
@@ -57,14 +60,33 @@ class Bracket:
         days = [own for _, own in sorted(self.days.items())]
         return days == sorted(days)
 
-    def next(self, last: float, deadline: float, tolerance: float) -> float:
+    def next(self, last: float) -> float:
         """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
         if last not in self.days:
             return last / STEP_DOWN if not self.low else math.sqrt(self.low * last)
-        guess = last * deadline / self.days[last]
+        guess = last * self.deadline / self.days[last]
         if self.low:
-            guess = max(guess, self.low * (1 + 0.9 * tolerance))
+            guess = max(guess, self.low * (1 + 0.9 * self.choose.tolerance))
         return guess if guess < self.high else math.sqrt(max(self.low, self.high / STEP_DOWN) * self.high)
+
+    def move(self, flop: float, solve_days: SolveDays, instance: Instance, progress: Progress) -> Plan:
+        """Plan the model that the law gives for a compute and move the bracket; return its plan, or its refusal."""
+        candidate = model_for(self.choose, flop)
+        plan = solve_days(in_fewest_days(instance_with(instance, candidate)))
+        model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
+        if plan.layout is None:
+            self.refused = plan
+            self.high = min(self.high, flop) if plan.status == "infeasible" else self.high
+            progress(f"{model}: no plan")
+            return plan
+        days = self.days[flop] = plan.layout.metrics.days_to_train
+        progress(f"{model}: {days:,.1f} of {self.deadline:,.1f} days")
+        if days <= self.deadline and flop > self.low:
+            self.low, self.plan = flop, plan
+            first_plan_found()
+        elif days > self.deadline and (plan.layout.certificate.bound or 0.0) > self.deadline:
+            self.high = min(self.high, flop)
+        return plan
 
 
 def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
@@ -72,10 +94,17 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
-    bracket, ideal, flop, plan = Bracket(), math.inf, _first(instance, deadline), None
+    bracket, ideal, last, machine = Bracket(choose=choose, deadline=deadline), math.inf, None, machine_of(instance)
+    racks = instance.pins.get("sites.racks") or instance.hardware.racks
+    if racks is None:  # those that the power feeds
+        areas = instance.grid.balancing_authorities if instance.grid else ()
+        power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
+        racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
+    peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
+    flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
     for _ in range(TRIALS):
         try:
-            plan = _tried(instance, choose, bracket, flop, solve_days, progress)
+            last = bracket.move(flop, solve_days, instance, progress)
         except InputError:  # no shape of the family is as small
             if bracket.refused is None:
                 raise
@@ -84,16 +113,17 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             if bracket.plan is None:
                 raise
             break
-        if plan is not None:
-            ideal = _ideal_flop(plan, deadline)
-        if bracket.closed(choose.tolerance) or clock.passed:
+        if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
+            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
+            ideal = float(transformer.budget_flop(peak, until))
+        if bracket.closed or clock.passed:
             break
-        flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
+        flop = min(bracket.next(flop), ideal)
     if bracket.plan is not None:
-        return _finished(instance, choose, bracket, bracket.plan, deadline, solve_days)
+        return _finished(instance, bracket, bracket.plan, solve_days)
     # The refusal of even the smallest model, or of the last, under the instance as it was asked.
     refusal = bracket.refused
-    if clock.passed and (last := refusal or plan) is not None:
+    if clock.passed and (last := refusal or last) is not None:
         reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
         why = Conflict(decision="layout", rules=(), reason=reason)
         refusal = last.replaced(status="unknown", stopped=clock.cause, conflict=why)
@@ -104,117 +134,60 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections), objective=unknown)
 
 
-def _tried(
-    instance: Instance, choose: Choose, bracket: Bracket, flop: float, solve_days: SolveDays, progress: Progress
-) -> Plan | None:
-    """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
-    deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
-    plan = solve_days(in_fewest_days(instance_with(instance, candidate)))
-    model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
-    if plan.layout is None:
-        bracket.refused = plan
-        if plan.status == "infeasible":
-            bracket.high = min(bracket.high, flop)
-        progress(f"{model}: no plan")
-        return None
-    days = bracket.days[flop] = plan.layout.metrics.days_to_train
-    progress(f"{model}: {days:,.1f} of {deadline:,.1f} days")
-    if days <= deadline and flop > bracket.low:
-        bracket.low, bracket.plan = flop, plan
-        first_plan_found()
-    elif days > deadline and (plan.layout.certificate.bound or 0.0) > deadline:
-        bracket.high = min(bracket.high, flop)
-    return plan
-
-
-def _first(instance: Instance, deadline: float) -> float:
-    """Return the model compute in FLOP to try first: that of the given racks, else of those that the power feeds."""
-    machine = machine_of(instance)
-    racks = instance.pins.get("sites.racks") or instance.hardware.racks
-    if racks is None:
-        areas = instance.grid.balancing_authorities if instance.grid else ()
-        power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
-        racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
-    peak = racks * machine.rack.gpus * machine.peak_flop_per_second
-    until, share = deadline * SECONDS_PER_DAY, instance.workload.availability
-    return START * float(transformer.budget_flop(peak, until, utilisation=share))
-
-
-def _ideal_flop(plan: Plan, deadline: float) -> float:
-    """Return the compute in FLOP of all GPUs of the plan at their peak until the deadline."""
-    peak = _gpus(plan) * machine_of(plan.instance).peak_flop_per_second
-    return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
-
-
-def _gpus(plan: Plan) -> int:
-    """Return the GPUs of a plan that trains the chosen model, idle ones included."""
-    return plan.layout.gpus_used + plan.layout.gpus_idle if plan.layout else 0
-
-
-def _finished(
-    instance: Instance, choose: Choose, bracket: Bracket, plan: Plan, deadline: float, solve_days: SolveDays
-) -> Plan:
+def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: SolveDays) -> Plan:
     """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
-    if plan.layout is None:
+    choose, deadline, layout = bracket.choose, bracket.deadline, plan.layout
+    if layout is None:
         raise InternalError("there is no plan of a model")
-    tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
+    tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
-    if stretched.layout is not None and stretched.layout.metrics.days_to_train <= deadline * (1 + ROUNDING):
-        plan = stretched  # cut short, it may be slower than the one it stretches
-    choice = _choice_of(plan, choose, deadline, bracket)
-    solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
-    bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
-    gap = None if bound is None else (choice.loss - bound) / choice.loss
-    loss = ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap)
-    status = "feasible" if bound is None or not bracket.grows else plan.status
-    return plan.replaced(**as_asked(solved), objective=loss, model_choice=choice, status=status)
-
-
-def _choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
-    law, workload, candidate = loss_law_of(choose), plan.instance.workload, model_for(choose, bracket.low)
+    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + ROUNDING):
+        plan, layout = stretched, other  # cut short, it may be slower than the one it stretches
+    law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
-        """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
         size = transformer.best_parameters(law_of(choose), flop)
-        tokens = transformer.tokens_for(size, flop)
-        return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(law, size, tokens))
+        of_size = transformer.tokens_for(size, flop)
+        return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
 
-    flop = float(transformer.training_flop(candidate.parameters, workload.tokens))
-    full, rate = _ideal_flop(plan, deadline), choose.assumed_flop_per_second
-    bound = max(min(bracket.high, full) if bracket.grows else full, flop)
-    loss, seconds = transformer.loss(law, candidate.parameters, workload.tokens), deadline * SECONDS_PER_DAY
-    return ModelChoice(
-        flop=flop,
-        flop_bound=bound,
-        parameters=candidate.parameters,
-        tokens=workload.tokens,
-        batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
-        loss=loss,
-        loss_bound=min(ideal_at(bound).loss, loss),
-        ideal=ideal_at(full),
-        assumed=None if rate is None else ideal_at(float(transformer.budget_flop(_gpus(plan) * rate, seconds))),
-        compute_shares=_compute_shares(plan, candidate),
-        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
-    )
-
-
-def _compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
-    """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
-    if plan.layout is None:
-        return {}
-    metrics, used, seconds = plan.layout.metrics, plan.layout.gpus_used, plan.layout.metrics.step_seconds
-    peak, working = machine_of(plan.instance).peak_flop_per_second, used / _gpus(plan) * metrics.useful_share
+    flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
+    peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
+    full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
+    assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
+    most = max(min(bracket.high, full) if bracket.grows else full, flop)
+    loss, metrics, gpus = transformer.loss(law, candidate.parameters, tokens), layout.metrics, layout.gpus_used
+    # Shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops.
+    working = gpus / every * metrics.useful_share
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
+    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * gpus)
     shares = {
-        "used": useful / seconds * working,
-        "idle GPUs": (1 - used / _gpus(plan)) * metrics.useful_share,
+        "used": useful / metrics.step_seconds * working,
+        "idle GPUs": (1 - gpus / every) * metrics.useful_share,
         "stopped": 1 - metrics.useful_share,
     }
-    shares |= {part: own / seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
+    shares |= {part: own / metrics.step_seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
-    return {part: share for part, share in shares.items() if abs(share) > 1e-12}
+    choice = ModelChoice(
+        flop=flop,
+        flop_bound=most,
+        parameters=candidate.parameters,
+        tokens=tokens,
+        batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
+        loss=loss,
+        loss_bound=min(ideal_at(most).loss, loss),
+        ideal=ideal_at(full),
+        assumed=None if rate is None else ideal_at(assumed),
+        compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
+        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
+    )
+    solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
+    bound = choice.loss_bound if bracket.closed else None
+    objective = ObjectiveValue(
+        name="loss", value=loss, bound=bound, gap=None if bound is None else (loss - bound) / loss
+    )
+    status = "feasible" if bound is None or not bracket.grows else plan.status
+    return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
 
 
 class LimitLayout(LayoutChoices):
@@ -270,8 +243,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     }
     if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
-        why = none if found.status == "infeasible" else "the time limit came first"
-        return LimitPoint(**known, reason=why)
+        return LimitPoint(**known, reason=none if found.status == "infeasible" else "the time limit came first")
     conditions = conditions_of(problem_on(asked, found.racks))
     strategy = strategy_of(found.plan)
     breakdown = step_prediction.step_breakdown(machine, conditions, strategy)

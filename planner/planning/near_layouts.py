@@ -88,11 +88,26 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = _choices(run)
+    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _evaluated(question, own), None
+    by_stage = framework in ("megatron", "nemo")
     for layout in _near(question, framework, own | choices):
-        found = _fewest_recomputed(question, run, framework, layout)
+        shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
+        at = replace(run, layout=run.layout.replaced(**shape))
+        most, kept = max(at.chunks), "none" if layout["recompute"] == "full" else layout["recompute"]
+        low, high, found = 0, most if by_stage else 1, None
+        while low <= high:  # the fewest recomputed layers with which it fits in memory
+            each = (low + high) // 2
+            values = layout | {"recompute": kept, "recomputed_layers_per_stage": ()}
+            if each:
+                counts = recomputed_under(at, each if by_stage else each * most)
+                values = layout | {"recompute": "full", "recomputed_layers_per_stage": counts}
+            tried = _evaluated(question, values)
+            if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+                found, high = (values, tried), each - 1
+            else:
+                low = each + 1
         if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
             best = found
     if best is None:
@@ -105,7 +120,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
     """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
-    question, layout = plan.instance.replaced(pins={}), _choices(run)
+    question = plan.instance.replaced(pins={})
+    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
@@ -141,10 +157,6 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     ]
 
 
-def _choices(run: LaunchRun) -> dict[str, Any]:
-    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
-
-
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
     given = {f"layout.{name}": value for name, value in values.items() if value != ()}
     pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
@@ -168,26 +180,3 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
     for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
         split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
         yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}
-
-
-def _fewest_recomputed(
-    question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
-) -> tuple[dict[str, Any], Evaluation] | None:
-    """Return the near layout with the fewest recomputed layers that fits in memory; None where none does."""
-    kept, by_stage = "none" if layout["recompute"] == "full" else layout["recompute"], framework in ("megatron", "nemo")
-    shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
-    at = replace(run, layout=run.layout.replaced(**shape))
-    most = max(at.chunks)
-    low, high, found = 0, most if by_stage else 1, None
-    while low <= high:
-        each = (low + high) // 2
-        values = layout | {"recompute": kept, "recomputed_layers_per_stage": ()}
-        if each:
-            counts = recomputed_under(at, each if by_stage else each * most)
-            values = layout | {"recompute": "full", "recomputed_layers_per_stage": counts}
-        tried = _evaluated(question, values)
-        if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
-            found, high = (values, tried), each - 1
-        else:
-            low = each + 1
-    return found

@@ -32,8 +32,27 @@ RANGES = {key: PlausibleRange(**usual) for keys, usual in catalogue("plausible_r
 def implausible(instance: Instance) -> Iterator[str]:
     """Yield a warning for each implausible or unread key of an instance, and for racks and recipes of other GPUs."""
     yield from implausible_figures(instance)
-    yield from racks_of_others(instance.hardware)
-    yield from recipe_of_others(instance)
+    hardware, work, gpu = instance.hardware, instance.workload, instance.hardware.accelerator
+    kinds: list[tuple[str, Hardware | HardwareAlternative | Pool]] = [("hardware", hardware)]
+    for name in ("alternatives", "pools"):
+        kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
+    for path, own in kinds:  # accelerators of the catalogue in racks of it that are built for others
+        if isinstance(own.accelerator, str) or isinstance(own.rack, str):
+            continue
+        chip, rack = own.accelerator.name, own.rack.name
+        built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
+        if chip in catalogue("accelerators") and chip not in built_for:
+            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+            yield (
+                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+                f"price and power are those of {rack}; set {path}.rack to {right}"
+            )
+    # The stack scales FP8 by blocks of 32, as only GPUs do that have FP4 too, from Blackwell (SM100) on: Transformer
+    # Engine, docs/features/low_precision_training/mxfp8.
+    recipe = "workload.software.fp8_recipe"
+    by_blocks = work.precision.compute == "fp8" and getattr(work.software, "fp8_recipe", "") == "mxfp8"
+    if by_blocks and not isinstance(gpu, str) and "fp4" not in gpu.peak_flop_per_second:
+        yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
     yield from unread(instance)
 
 
@@ -48,35 +67,6 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
     for (first, expected), *others in outside.values():
         more = f" (and {len(others)} more)" if others else ""
         yield f"{first}{more}, not {expected}"
-
-
-def racks_of_others(hardware: Hardware) -> Iterator[str]:
-    """Yield a warning for each catalogue accelerator of an instance in a catalogue rack built for others."""
-    kinds: list[tuple[str, Hardware | HardwareAlternative | Pool]] = [("hardware", hardware)]
-    for name in ("alternatives", "pools"):
-        kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
-    for path, own in kinds:
-        if isinstance(own.accelerator, str) or isinstance(own.rack, str):
-            continue
-        chip, rack = own.accelerator.name, own.rack.name
-        built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
-        if chip in catalogue("accelerators") and chip not in built_for:
-            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
-            yield (
-                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
-                f"price and power are those of {rack}; set {path}.rack to {right}"
-            )
-
-
-def recipe_of_others(instance: Instance) -> Iterator[str]:
-    """Yield a warning where the stack scales FP8 by blocks of 32, for GPUs that have FP4 too, and this has none."""
-    # Transformer Engine, docs/features/low_precision_training/mxfp8: from Blackwell (SM100) on, which has FP4 too.
-    gpu, w = instance.hardware.accelerator, instance.workload
-    if isinstance(gpu, str) or isinstance(w.software, str):
-        return
-    if w.precision.compute == "fp8" and w.software.fp8_recipe == "mxfp8" and "fp4" not in gpu.peak_flop_per_second:
-        recipe = "workload.software.fp8_recipe"
-        yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
 
 
 def unread(instance: Instance) -> Iterator[str]:

@@ -6,21 +6,12 @@ from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
-from planner.instance.network import Network, Switch
+from planner.instance.network import Network
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.fabric_templates import Template
-from planner.physics.network.clos_fabric import Design
+from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
-from planner.physics.network.transport import (
-    FreeUplinks,
-    Locality,
-    allreduce_slowdown,
-    free_uplinks,
-    pipeline_send_slowdown,
-    ring_loads,
-    send_loads,
-    shared_links,
-)
+from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
@@ -53,11 +44,39 @@ def site_fabric(
     switches = {switch.name: switch for switch in resolved_switches(network.switches)}
     switch, *above = (switches[name] for name in (template.switch, *template.above))
     design, transport_slowdown = template.design, transport_slowdown_of(network)
-    free = free_uplinks(design, exchange_gbps, *locality.stage_in)
-    send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
+    free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
+    send = transport.pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
     price = bill(network, switch, design, above)
-    loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)
-    shared = shared_links(transport_slowdown, *loads) if sends_meet_rings else {}
+    sends = transport.send_loads(design, locality.share_leaving, free)
+    rings = transport.ring_loads(design, locality.allreduces_leaving, free)
+    shared = transport.shared_links(transport_slowdown, sends, rings) if sends_meet_rings else {}
+    ring = transport.allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free)
+    gateway, models = None, models_of(switch, above)
+    if design.wan_ports:
+        paid, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
+        gateway = WanGateway(
+            wan_gbps=wan_gbps,
+            exchange_gbps=exchange_gbps,
+            wan_ports=links,
+            switches=design.wan_gateways,
+            uplinks=links,
+            leaf_uplink_share=1 - free.leaf,
+            pod_uplink_share=1 - free.pod,
+            zone_uplink_share=1 - free.zone,
+            cost_usd=paid.usd,
+            power_mw=paid.mw,
+        )
+    leaf, spine, core = design.oversubscription.values()
+    figures = [  # from the leaf up; the bundle of a tier is that of its links upwards
+        (design.leaf_down, max(design.up_port_range), leaf, design.leaf_bundle),
+        (design.spine_down, design.spine_up, spine, design.spine_bundle),
+        (design.core_down, design.core_up, core, design.core_bundle),
+        (design.super_spine_down, 0, 1.0, 0),
+    ]
+    tiers = []
+    for (name, count), own in list(zip(design.tier_switches.items(), figures, strict=True))[: design.tiers]:
+        known = dict(zip(("down_ports", "up_ports", "oversubscription", "bundle"), own, strict=True))
+        tiers.append(Tier.model_validate({"name": name, "switch": models[name].name, "switches": count} | known))
     return SiteFabric(
         **{name: getattr(design, name) for name in STATED},
         switch=switch.name,
@@ -66,11 +85,11 @@ def site_fabric(
         leaf_spare_ports=design.leaf_spare,
         planes=switch.planes * design.lanes,
         ports_per_switch=switch.ports,
-        tiers=tuple(_tiers(design, models_of(switch, above))),
+        tiers=tuple(tiers),
         chips=design.switches * switch.planes,
         cost_usd=price.usd,
         power_mw=price.mw,
-        wan_gateway=_wan_gateway(network, switch, design, free, wan_gbps=wan_gbps, exchange_gbps=exchange_gbps),
+        wan_gateway=gateway,
         cabled_racks=design.racks,
         wired_gpus_per_rack=wired_gpus_per_rack,
         leaf_domain_racks=design.domain_racks,
@@ -82,46 +101,12 @@ def site_fabric(
         share_leaving_zone=locality.share_leaving[2],
         p2p_seconds=nic_seconds * send,
         pipeline_send_slowdown=send,
-        allreduce_slowdown=allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free),
+        allreduce_slowdown=ring,
         shared_links=tuple(
             SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
             for name, slowdowns in shared.items()
         ),
     )
-
-
-def _wan_gateway(
-    network: Network, switch: Switch, design: Design, free: FreeUplinks, **carried: float
-) -> WanGateway | None:
-    if not design.wan_ports:
-        return None
-    price, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
-    return WanGateway(
-        **carried,
-        wan_ports=links,
-        switches=design.wan_gateways,
-        uplinks=links,
-        leaf_uplink_share=1 - free.leaf,
-        pod_uplink_share=1 - free.pod,
-        zone_uplink_share=1 - free.zone,
-        cost_usd=price.usd,
-        power_mw=price.mw,
-    )
-
-
-def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
-    """Yield a site fabric's tiers from the leaf up; the bundle of a tier is that of its links upwards."""
-    leaf, spine, core = design.oversubscription.values()
-    figures = [
-        (design.leaf_down, max(design.up_port_range), leaf, design.leaf_bundle),
-        (design.spine_down, design.spine_up, spine, design.spine_bundle),
-        (design.core_down, design.core_up, core, design.core_bundle),
-        (design.super_spine_down, 0, 1.0, 0),
-    ]
-    tiers = zip(design.tier_switches.items(), figures, strict=True)
-    for (name, switches), (down, up, over, bundle) in list(tiers)[: design.tiers]:
-        counts = {"switches": switches, "down_ports": down, "up_ports": up, "bundle": bundle}
-        yield Tier.model_validate(counts | {"name": name, "switch": models[name].name, "oversubscription": over})
 
 
 def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
@@ -171,10 +156,8 @@ def frontier(
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
             instance, messages = plan.instance.replaced(pins=pins), list[str]()
-            where = site if size is None else f"{site}, leaf domains of {size} racks"
-            designs = alternatives(
-                instance, request, options, site=site, axes=axes, every=every, report=messages.append
-            )
+            how: dict[str, Any] = {"site": site, "axes": axes, "every": every, "report": messages.append}
+            designs = alternatives(instance, request, options, **how)
             merits = list(designs[0].merits) if designs else []
             figures = [{**design.merits, **design.choices} for design in designs]
             broken = list(rules(physics, site, figures, merits, leaf_size=size))
@@ -182,7 +165,7 @@ def frontier(
                 wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
                 raise InternalError(f"the frontier breaks its own rules: {wrong}")
             for text in messages:
-                report(f"{where}: {text}")
+                report(f"{site if size is None else f'{site}, leaf domains of {size} racks'}: {text}")
             yield from ((site, design) for design in designs)
 
 

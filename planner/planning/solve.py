@@ -1,8 +1,13 @@
-"""Solve an instance: the joint optimum over all decisions that it asks for, or why there is no plan."""
+"""Solve an instance, once or in a session: the joint optimum over all decisions that it asks for, or why there is none.
+
+In a session what one solve learned serves the next, and a given plan is where a solve starts.
+"""
 
 import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
@@ -10,26 +15,34 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
-from planner.models.joint.joint_world import EPS, JointSolution
+from planner.models.joint.joint_world import EPS, JointSolution, World
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
+from planner.models.joint.stage_split import Column
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
+from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
 from planner.plan.plan import Plan
-from planner.planning import gpu_pools, model_size
+from planner.plan.plan_sections import LayoutPlan
+from planner.planning import model_size
+from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
-from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
-from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.joint_plan import answer_key, inspection, known_answer, plan_of, unanswered
-from planner.solvers.outcome import UnansweredError
-from planner.solvers.progress import Reporter, start, turn
+from planner.planning.frontier import FRONTIER, POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
+from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, plan_of_pools, with_alternatives
+from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
+from planner.planning.load import load_instance
+from planner.planning.plausible_ranges import warn
+from planner.solvers import signals
+from planner.solvers.outcome import UnansweredError, relative_gap
+from planner.solvers.progress import Event, Reporter, recording, start, turn
 from planner.solvers.registry import SOLVERS
-from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted, with_a_first_plan_of_its_own
+from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
+from planner.units import bounded
 
 if TYPE_CHECKING:
-    from planner.models.joint.site_choice import Sites
+    from planner.calibration.constants import MeasuredConstants
 
 UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
@@ -52,7 +65,7 @@ def solve_instance(
     if instance.grid is not None:
         if instance.pins and instance.objective.minimize != "loss":
             refuse_unusable_pins(instance)
-        with uninterrupted():
+        with signals.uninterrupted():
             import planner.models.joint.site_choice  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     if isinstance(progress, Reporter):
         progress.writer = lambda found: checked_plan(found[0], found[1], found[2], options)
@@ -87,10 +100,10 @@ def solve_instance(
 def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.hardware.pools:
         start(solving.progress, "shares of the pools")
-        return gpu_pools.solve(instance, solving.options, solving.progress, solving.deadline)
+        return plan_of_pools(instance, solving)
 
     def alone(asked: Instance) -> Plan:
-        with with_a_first_plan_of_its_own():
+        with signals.with_a_first_plan_of_its_own():
             return _decided(asked, replace(solving, cache=JointCache(), first=None), seek_others=False)
 
     if instance.objective.minimize == "loss":
@@ -104,33 +117,31 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed
-    key, tokens = answer_key(instance, options, seek_others=seek_others), instance.workload.tokens
-    known = known_answer(solving.cache, key, tokens)
+    key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
         within = kept_within(instance, seek_others=seek_others)
-        chosen = best_choice(instance, solving, within)
-        whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
+        whole, (best, *others) = instance, best_choice(instance, solving, within)
+        instance, solution = best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             own = replace(solving, cache=solving.cache.of(instance))
             solution, more = ended_by_choice(instance, solution, own, seek_others=seek_others)
         proven = solution.plan is not None and solution.stopped == "proved"
         if key is not None and proven and not deadline.passed:  # else an end of the choice may have been cut short
-            solving.cache.answers.append((key, tokens, solution, more))
+            solving.cache.answers.append((key, instance.workload.tokens, solution, more))
     else:
         solution, more = known
-        whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
-    kinds = [own for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
+        whole, best, others = instance, HardwareAnswer(instance, solution), []
+    kinds = [own for own in (best, *others) if own.instance.grid == instance.grid]
     refused = too_late(instance, solution, solving)
     if refused is not None and refused.rules:
         refused = _of_each_gpu(refused, kinds, solving)
     start(progress, "writing the plan")
-    written = _without(instance, solution, refused)
-    plan = plan_of(instance, written, options, deadline.elapsed - started, more)
+    plan = plan_of(instance, _without(instance, solution, refused), options, deadline.elapsed - started, more)
     if instance.objective.minimize == "total_cost_of_ownership_usd" and refused is None:
         refused = over_budget(instance, plan.objective.value, solution.lower_bound)
         plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)
-    plan = with_alternatives(plan, whole, chosen)
+    plan = with_alternatives(plan, whole, best, others)
     if refused is not None:
         return plan.replaced(conflict=refused)
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
@@ -193,13 +204,17 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     if instance.grid is None:
         owned = instance.hardware.racks or 0
         return "owned_racks" if more > owned else "fabric" if more > joined else "layout"
-    here, left = _sites_of(instance, solving), (instance.limits.budget_usd or math.inf) - choice.capital_usd
+    from planner.models.joint.site_choice import Sites
+
+    asked, own = (instance, instance.replaced(limits__budget_usd=None)), solving.options
+    here, rich = (Sites(instance=each, seed=own.seed, threads=own.threads) for each in asked)
+    here.deadline = rich.deadline = solving.deadline
+    left = (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     if block.racks * (blocks // here.max_open + 1) > joined:
         return "fabric"
     try:
-        rich = _sites_of(instance.replaced(limits__budget_usd=None), solving)
         if more > rich.max_racks(block.rails):
             return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
@@ -207,9 +222,209 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
         return None
 
 
-def _sites_of(instance: Instance, solving: Solving) -> "Sites":
-    from planner.models.joint.site_choice import Sites
+def column_of(layout: LayoutPlan, world: World) -> Column | None:
+    """Return the column of a plan's layout in an instance's declared space, as a session's start; None if not in it."""
+    stages, virtual = layout.pipeline_parallel, layout.virtual_stages
+    for strategy in world.strategies():
+        own = shape_values(strategy.shape) | {"schedule": strategy.order}
+        kept = strategy.shape.recompute == layout.recompute and strategy.recomputes != "some"
+        kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
+        if not kept or any(own[x] != getattr(layout, x) for x in own.keys() - {"recompute", "experts_overlap"}):
+            continue
+        block = strategy.block(stages)
+        if block is None or block.stages_per_rack != layout.stages_per_rack:
+            continue
+        pipelines, zeros = strategy.pipelines, strategy.problem.zero_stages
+        if ((pipelines.p == stages) & (pipelines.v == virtual)).any() and layout.zero_stage in zeros:
+            replicas, filling = layout.data_parallel, layout.microbatches_per_step
+            return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
+    return None
 
-    sites = Sites(instance=instance, seed=solving.options.seed, threads=solving.options.threads)
-    sites.deadline = solving.deadline
-    return sites
+
+def column_like(column: Column, world: World) -> Column | None:
+    """Return another question's column in an instance's declared space, as a session's start; None if not in it."""
+    of = column.strategy
+    for s in world.strategies():
+        if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
+            known = ((s.pipelines.p == column.p) & (s.pipelines.v == column.v)).any()
+            return replace(column, strategy=s) if known and column.zero in s.problem.zero_stages else None
+    return None
+
+
+def carried(plan: Plan, instance: Instance) -> Plan | None:
+    """Return a session's plan as one of another instance, without a bound; None where it breaks a rule of it.
+
+    Nothing is assumed: every figure and limit is checked anew under that instance.
+    """
+    if plan.layout is None or plan.objective.name != instance.objective.minimize:
+        return None
+    unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
+    changed = {
+        name: section.replaced(certificate=section.certificate.replaced(**unproven))
+        for name in ("sites", "wan", "layout", "fabric", "placement")
+        if (section := getattr(plan, name))
+    }
+    none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
+    changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}
+    ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
+    found = plan.replaced(**as_asked(instance) | ended | changed)
+    return None if check(found) else found
+
+
+def better_of(found: Plan, start: Plan | None) -> Plan:
+    """Return the session's start plan in place of what a search that was cut short has, where the start is better."""
+    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
+    value, own = None if start is None else start.objective.value, found.objective.value
+    if start is None or value is None or not cut_short or (own is not None and own <= value):
+        return found
+    bound, objective = found.objective.bound, start.objective
+    if bound is not None and own is not None:
+        gap = relative_gap(value, bound)
+        objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
+    kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
+    return start.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
+
+
+def read_question(
+    instance: Instance | Plan | Mapping[str, Any] | str | Path,
+    pins: Mapping[str, Any] | None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+    accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
+) -> Instance:
+    """Return the instance that a session is to solve, loaded and `accepted`; warn of its implausible figures."""
+    with ending_at_once():
+        loaded = accepted(load_instance(instance, pins=pins, constants=constants))
+    warn(loaded)
+    return loaded
+
+
+def solve_once(
+    loaded: Instance,
+    options: Options,
+    reporter: Reporter,
+    *,
+    start: Plan | None = None,
+    interrupt: Interrupter | None = None,
+    models: str | Path | None = None,
+    cache: JointCache | None = None,
+    curve: bool = False,
+) -> Plan:
+    """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`."""
+    reporter.unit = "usd" if loaded.objective.in_dollars else "days"
+    with ended_by(interrupt), recording(None if models is None else Path(models)):
+        layout = None if start is None else start.layout
+        first = None if layout is None else lambda world: column_of(layout, world)
+        known = None if start is None else carried(start, loaded)
+        cache = JointCache() if cache is None else cache
+        deadline = Deadline(options.time_limit)
+        plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+        if curve and plan.curve is None:
+            drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
+            plan = plan.replaced(curve=drawn) if drawn.points else plan
+    reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
+    return plan
+
+
+class Session:
+    """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
+
+    What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
+    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, of a cluster's racks,
+    of deadline, tokens, objective or name goes on from it; any other begins anew. The answer and its proof are those
+    of `planner.solve`. Its solves may come from several threads: they take turns.
+    """
+
+    def __init__(self) -> None:
+        self._cache = JointCache()
+
+    @bounded
+    def solve(
+        self,
+        instance: Instance | Mapping[str, Any] | str | Path,
+        *,
+        start: Plan | None = None,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        gap: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        solver: str | None = None,
+        pins: Mapping[str, Any] | None = None,
+        constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+        models: str | Path | None = None,
+    ) -> Plan:
+        """Take every decision that the instance asks for, as `planner.solve` does.
+
+        Parameters
+        ----------
+        start
+            A plan at hand, of this instance or one like it. Its layout is priced first; where it breaks no rule of this
+            instance, which is checked, the plan that comes back is no worse, even of a solve that was cut short.
+        interrupt
+            Ends the solve from another thread with the best plan so far.
+        on_progress
+            Called with each Event, in the thread of the solve. If it raises, that is logged, it is called no more, and
+            the solve goes on.
+        time_limit, gap, seed, threads, solver, pins, constants, models
+            As in `planner.solve`.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used. An infeasible instance is a plan, not an error.
+        """
+        reporter = Reporter(on_event=on_progress)
+        options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
+        question = read_question(instance, pins, constants)
+        how: dict[str, Any] = {"start": start, "interrupt": interrupt, "models": models, "cache": self._cache}
+        return solve_once(question, options, reporter, **how)
+
+    @bounded
+    def curve(
+        self,
+        plan: Plan | Instance | Mapping[str, Any] | str | Path,
+        *,
+        points: int = POINTS,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> Frontier:
+        """Return a curve from a session's plan to less and less capital, each point proven within a tenth.
+
+        Parameters
+        ----------
+        plan
+            A plan of this session or of a file, with its bound; an instance is solved first.
+        points
+            Most points of the curve, the plan itself among them.
+        interrupt, on_progress, time_limit, seed, threads
+            As in `solve`; of what ends the search the curve keeps the points so far.
+
+        Returns
+        -------
+        Frontier
+            `curve.points` by rising capital; `plans`, one for each point in the same order; `curve.epsilon`, the share
+            within which they cover all other plans between the first and the last, proven. Without points where no
+            curve has a meaning: a goal in money, pools, a fabric alone, no plan; a warning in the log says why.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used.
+        """
+        deadline = Deadline(time_limit)
+        if not isinstance(plan, Plan):
+            plan = self.solve(
+                plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
+            )
+        options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        with ended_by(interrupt):
+            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
+
+    def forget(self) -> None:
+        """Free what the session kept of earlier solves."""
+        with turn(Deadline()):
+            self._cache = JointCache()

@@ -18,7 +18,7 @@ from planner.instance.instance import Goal, Instance
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.frontier import why_no_curve
-from planner.planning.session import Session
+from planner.planning.solve import Session
 from planner.report.page.charts import template
 from planner.report.page.page import curve_table, report_page
 from planner.report.statements.statement import status_of

@@ -17,7 +17,7 @@ from worked_plan import LAYOUT, instance_with, small
 
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
-from planner.planning.session import Session
+from planner.planning.solve import Session
 
 TOO_LONG = f"{'x' * 300}.json"
 

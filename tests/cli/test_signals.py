@@ -115,9 +115,9 @@ def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypat
         os.kill(os.getpid(), number)
         return lambda _: None
 
-    monkeypatch.setattr("planner.planning.session.load_instance", read)
+    monkeypatch.setattr("planner.planning.solve.load_instance", read)
     if before:
-        monkeypatch.setattr("planner.planning.session.Reporter", opened)
+        monkeypatch.setattr("planner.planning.solve.Reporter", opened)
     done, path = solve(tmp_path)
     assert (done.exit_code, path.exists(), searched) == (ExitCode.INTERRUPTED, False, [])
     assert not signals.interrupted()

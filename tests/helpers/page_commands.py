@@ -21,7 +21,7 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
 from planner.plan.plan import Plan
 from planner.plan.plan_files import read_plan
-from planner.planning import session
+from planner.planning import solve
 from planner.planning.solve import solve_instance
 
 OF_A_SHELL = re.compile(r"[;&<>`$*]")  # what a shell does more than to start a command and hand its output on
@@ -50,7 +50,7 @@ def run_page_command(language: str, command: str, folder: Path) -> CompletedProc
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[None]:
     """Work in a folder, at the width that pages have, on plans that are stored or that a page before has solved."""
-    width, solver = mock.patch.dict(os.environ, COLUMNS="120"), mock.patch.object(session, "solve_instance", _plan)
+    width, solver = mock.patch.dict(os.environ, COLUMNS="120"), mock.patch.object(solve, "solve_instance", _plan)
     with contextlib.chdir(folder), width, solver:
         yield
 

@@ -22,6 +22,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import Options
+from planner.models.joint import site_choice
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint
@@ -211,6 +212,13 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
     assert len(asked) > 2
 
 
+def test_free_racks_have_a_budget_below_the_least_fabric() -> None:
+    i = toy(6).replaced(hardware__racks=2, hardware__rack__price_usd=0.0, limits__budget_usd=1.0)
+    why = conflicts.conflict_of(i, Options())
+    least = f"its 2 racks with the least fabric cost at least {money(min_fabric_usd(i.network))} ($0 a rack)"
+    assert why.rules == ("limits.budget_usd",) and least in why.reason
+
+
 @pytest.mark.slow
 def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
     i = toy(6).replaced(limits__budget_usd=1.0)
@@ -265,7 +273,7 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     data["network"] |= {"max_oversubscription": 1, "survives": "one_spine"}
     data["wan"]["protection"] = "one_cut"
     data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
-    names = [*conflicts._relaxations(Instance.model_validate(data)), "hardware.racks"]
+    names = [*conflicts._rules(Instance.model_validate(data)), "hardware.racks"]
     assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
 
 
@@ -310,7 +318,7 @@ def ended(
 ) -> str | None:
     """Return the limit of a plan of three blocks and some racks beside them, with so many dollars left."""
 
-    def sites(*_: Any) -> Any:
+    def sites(**_: Any) -> Any:
         return SimpleNamespace(
             floor_usd=lambda racks, sites: RACK * racks + SITE * sites,
             min_fabric_usd=lambda rails: CABLED * rails,
@@ -322,7 +330,7 @@ def ended(
     placed = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks})
     plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(solve, "_sites_of", sites)
+        patched.setattr(site_choice, "Sites", sites)
         asked = instance_with(limits__budget_usd=CAPITAL + left, **changes)
         return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), SOLVING)
 

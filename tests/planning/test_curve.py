@@ -102,10 +102,8 @@ def test_the_share_covers_the_worst_plan_between_points() -> None:
 def test_the_fewest_days_of_a_capital_are_those_of_the_sharpest_answer() -> None:
     """Each answer is exact up to its capital: no capital has more days, and those that were asked for just as many."""
     r, nothing = random.Random(0), SimpleNamespace()
-    found, asked = (
-        frontier.BudgetQuestions(asked=nothing, instance=nothing, solving=nothing),
-        [r.random() for _ in range(9)],
-    )
+    found = frontier.BudgetQuestions(instance=nothing, solving=nothing)
+    asked = [r.random() for _ in range(9)]
     found.answers = [frontier.MinDaysProof(usd, 1 / usd) for usd in asked]
     assert all(found.min_days(usd) <= 1 / usd for usd in (r.random() for _ in range(40)))
     assert [found.min_days(usd) for usd in asked] == [1 / usd for usd in asked]
@@ -302,7 +300,7 @@ def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     days = solve_joint(in_days_of_training(i), Solving()).days
     assert found.plans and found.fewest_days == pytest.approx(days)
     with pytest.raises(InputError, match="explain the plan of one budget"):
-        next(explained(whole(4), OPTIONS))
+        next(explained(whole(4), OPTIONS, str))
 
 
 def test_no_plan_has_its_reason() -> None:

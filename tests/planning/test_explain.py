@@ -18,11 +18,10 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.search_cache import JointCache
 from planner.plan.plan import Plan
-from planner.planning import explain, question_variants
+from planner.planning import explain
 from planner.planning.changed_instance import change_to
-from planner.planning.explain import _Answer, _Questions, limits_of
+from planner.planning.explain import Variant, _Answer, _Questions, limits_of, variants_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
-from planner.planning.question_variants import Variant, variants_of
 from planner.solvers.signals import Deadline
 from planner.units import power
 
@@ -123,14 +122,14 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     plan, cache = planner.solve(asked), JointCache()
     for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
         answer(of, cache)
-    monkeypatch.setattr(question_variants, "SMALL_CHANGE", -0.5)
+    monkeypatch.setattr(explain, "SMALL_CHANGE", -0.5)
     batch, hbm = asked.limits.max_batch_tokens or 0.0, asked.hardware.accelerator.hbm_bytes
     rack_usd, grid = asked.hardware.rack.price_usd, asked.grid
     figures = {"limits__max_batch_tokens": batch / 2, "hardware__accelerator__hbm_bytes": hbm / 2}
     figures |= {"hardware__rack__price_usd": rack_usd * 1.5}
     figures |= {} if grid is None else {"grid__prices__site_usd": grid.prices.site_usd + rack_usd}
     others = [Variant(path, "", "", change_to(**{path: figure})) for path, figure in figures.items()]
-    others += [*(Variant(x.limit, "", "less", x.change) for x in limits_of(plan)), *variants_of(plan, [])]
+    others += [*(replace(x, value="less") for x in limits_of(plan)), *variants_of(plan, [])]
     for v in others:
         question, without = v.change(asked), v.without
         found, fresh = (answer(question, x, without) for x in (replace(cache), JointCache()))
@@ -291,7 +290,7 @@ def test_a_row_with_the_plan_of_another_says_so(found: Explanation) -> None:
 
 def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
     """Each has the best plan over sets that no plan before it has, and none is the plan's own."""
-    parts = explain.explained(plan, Options(), near=3, within=1000.0)
+    parts = explain.explained(plan, Options(), str, near=3, within=1000.0)
     near = [x for x in list(takewhile(lambda part: not part.worth, parts))[-1].sites if x.choice == "sites"]
     losses = [x.loss for x in near if x.loss is not None]
     assert near and losses == sorted(losses) and len({x.value for x in near}) == len(near)
@@ -301,7 +300,7 @@ def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
     link = plan.sites.links[0]
     wan = ASKED.wan.replaced(max_fibre_pairs=link.fibre_pairs)
-    x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.limit == "fibre")
+    x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.choice == "fibre")
     more = x.change(ASKED.replaced(wan=wan))
     waves, lit = more.pins["wan.wavelengths"], more.wan
     assert (

@@ -159,7 +159,7 @@ def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explana
     plan = solved(i)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(explain, "AT_LEAST", 900.0)
-        return i, plan, list(explain.explained(plan, OPTIONS))[-1]
+        return i, plan, list(explain.explained(plan, OPTIONS, str))[-1]
 
 
 def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanation]) -> None:

@@ -15,7 +15,7 @@ from planner.models.joint.search_cache import JointCache
 from planner.models.joint.site_choice import Sites
 from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
-from planner.planning import session as starts
+from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
@@ -182,7 +182,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
         seen.append(named(*args))
         return seen[-1]
 
-    monkeypatch.setattr("planner.planning.session.column_of", noted)
+    monkeypatch.setattr("planner.planning.solve.column_of", noted)
     plan = planner.Session().solve(question, start=other.replaced(layout__tensor_parallel=64))
     assert seen == [None] and decided(plan) == decided(stored(question))
 

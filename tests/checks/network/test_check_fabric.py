@@ -23,7 +23,7 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of
-from planner.planning.conflict import _reason, _relaxations
+from planner.planning.conflict import _reason, _rules
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
 
@@ -325,8 +325,8 @@ def test_they_are_reasons_why_there_is_no_plan() -> None:
     data["pins"] |= {"fabric.leaf_up_ports": 1} | {f"layout.{name}": 1 for name in one}
     lost = load_instance(data)
     assert solve_joint(lost, Solving(options=QUICK)).status == "infeasible"
-    assert {"network.survives", "network.max_oversubscription"} <= set(_relaxations(lost))
-    free = _relaxations(lost)["network.survives"](lost)
+    assert {"network.survives", "network.max_oversubscription"} <= set(_rules(lost))
+    free = _rules(lost)["network.survives"][0](lost)
     assert free.network.survives is None and free.network.max_oversubscription == 8
     reason = _reason(lost, ["network.survives", "network.max_oversubscription"])
     assert "the loss of one link of a leaf upwards cuts no two leaves; no fabric is oversubscribed beyond 8:1" in reason
