@@ -30,8 +30,8 @@ from planner.formats.placed_job import read_placement
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Solution, answer, solve
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Progress
+from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution
 from planner.scheduling import placing
 from planner.scheduling.cluster_session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
@@ -81,9 +81,12 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         mine = range(first, first + len(own[i].kinds))
         whole = Counter({(leaf, k - first): count for (leaf, k), count in solution.packing.whole.items() if k in mine})
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
-        packing, alone = Packing(whole=whole, split=split), placing.Counted(own[i], units, counted[i].level)
-        placements.append(placing.placement(cluster, jobs[i], alone, _stated(own[i], packing, outcome), seed))
-        units = [free[count:] for free, count in zip(units, problems.used(own[i], packing), strict=True)]
+        alone = bounded_packing(own[i], Packing(whole=whole, split=split))
+        # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
+        stated = changed(outcome, solution=alone, stop=alone.outcome().stop)
+        own_units = placing.Counted(own[i], units, counted[i].level)
+        placements.append(placing.placement(cluster, jobs[i], own_units, stated, seed))
+        units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
     if {kind.weight for kind in kinds} != {1}:
@@ -119,15 +122,6 @@ def _require_plain(job: Job, what: str) -> None:
         inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
-
-
-def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """Return one job's share of the outcome of a queue placed together, with its figures' bounds if placed alone."""
-    # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    analytic = problems.bounds(problem)
-    alone = Progress(packing, problems.measure(problem, packing), list(analytic))
-    own = answer(problem, alone, analytic, len(analytic) - 1 - (not problem.follows))
-    return changed(outcome, solution=own.solution, stop=own.stop)
 
 
 @bounded
@@ -412,7 +406,7 @@ def _mended(
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
         return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in free_of], dict[int, str]()
+    taken, free_units, by_rank = outcome.solution.packing, [iter(units) for units in free_of], dict[int, str]()
     for g, (slot, units) in enumerate(kept):
         on = _on(cluster, units)
         order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
@@ -438,7 +432,7 @@ def _placement(
     job: Job,
     leaves: Sequence[Leaf],
     nodes: tuple[str, ...],
-    outcome: Outcome[changes.Repair],
+    outcome: Outcome[Solution[changes.Taken]],
     options: Options,
     *,
     running: Collection[str] = (),

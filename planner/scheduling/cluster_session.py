@@ -17,8 +17,8 @@ from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.instance import Instance
 from planner.instance.validate import validated
 from planner.models import Options
-from planner.models.placement.place_job import Solution, solve, solve_in_one_tree
-from planner.models.placement.placement_problem import PlacementProblem
+from planner.models.placement.place_job import solve, solve_in_one_tree
+from planner.models.placement.placement_problem import Packing, PlacementProblem, Solution
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics
@@ -161,7 +161,7 @@ class Cluster(placing.LeafMap):
 
     def _solved(
         self, job: Job, taken: set[str], options: Options, *, fragmentation: bool
-    ) -> tuple[placing.Counted, Outcome[Solution]]:
+    ) -> tuple[placing.Counted, Outcome[Solution[Packing]]]:
         """Solve a job's placement in counts: of a mesh its level to place, in the trees where most levels are whole."""
         counted = placing.in_units(job, self.leaves, taken)
         trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]

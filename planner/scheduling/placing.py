@@ -25,8 +25,8 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem
+from planner.models.placement.place_job import FORMULATION, Chosen, Order, fewest_cuts, rank
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop
@@ -44,6 +44,7 @@ class LeafMap:
 
 
 Unit = tuple[str, ...]
+Placed = Solution[Packing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,12 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 
 
 def placement(
-    cluster: LeafMap, job: Job, counted: Counted, outcome: Outcome[Solution], seed: int, free: Sequence[int] = ()
+    cluster: LeafMap,
+    job: Job,
+    counted: Counted,
+    outcome: Outcome[Placed],
+    seed: int,
+    free: Sequence[int] = (),
 ) -> Placement:
     """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
@@ -135,7 +141,7 @@ def placement(
     )
 
 
-def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
+def _figures(job: Job, counted: Counted, solution: Placed) -> list[Figure]:
     """Name the levels of a placement's objective, of a mesh by the axis of the level placed; those inside are whole."""
     rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
     if counted.level is None:
@@ -224,7 +230,7 @@ def does_not_fit(
     size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
-    proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
+    proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
     reason = f"job {job.name!r} needs {problem.need * size:,} {what} > {room * size:,} free{where}"
     certificate = proof.certificate(
         formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
@@ -271,7 +277,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
-    least[f"split {parts}"] = problems.min_split_groups(left, kinds)
+    least[f"split {parts}"] = problems.min_split_weight(left, kinds)
     members, split, extra = best.values
     rows = [(f"split {parts}", split), ("extra pieces" if parts == "groups" else f"extra pieces of {parts}", extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":

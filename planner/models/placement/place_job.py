@@ -22,7 +22,7 @@ from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem, Progress
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem, Solution
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -34,25 +34,13 @@ FORMULATION = (
 LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1.3 to 1.6.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
-    """A job's placement: the packing, and the value and bound of each level; the first `searched` were searched."""
-
-    packing: Packing
-    values: tuple[int, ...]
-    bounds: tuple[int, ...]
-    analytic: tuple[int, ...]
-    min_split: int
-    searched: int
-
-
 def solver_affordable(options: Options) -> bool:
     """Return whether the time limit allows a solver to place a job: loading it alone may exceed a scheduler's wait."""
     loaded = "ortools.sat.python.cp_model" in sys.modules
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
-def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
+def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution[Packing]]:
     """Place a job: fewest split groups, then extra pieces, groups across pods, boundaries and part-free leaves.
 
     Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
@@ -64,47 +52,41 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=lacking, solver=problems.ANALYTIC)
     packing = greedy(problem)
     # Nothing split is minimal at every level up to the crossings, so that bounds may assume it of all that is as good.
-    analytic = problems.bounds(problem, whole=not packing.split)
-    progress = Progress(packing, problems.measure(problem, packing), list(analytic), deadline)
-    searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
-    if not progress.proven(searched - 1) and solver_affordable(options):
+    solution = bounded_packing(problem, packing, whole=not packing.split, fragmentation=fragmentation)
+    solution.deadline = deadline
+    if not solution.proven(solution.searched - 1) and solver_affordable(options):
         try:
             with uninterrupted():
                 from planner.models.placement.placement_levels import improve, level_model
-            improve(progress, options, searched, partial(level_model, problem, progress, options))
+            improve(solution, options, partial(level_model, problem, solution, options))
         except KeyboardInterrupt:
-            progress.interrupted = True
-    return answer(problem, progress, analytic, searched)
+            solution.interrupted = True
+    return solution.outcome()
 
 
-def answer(
-    problem: PlacementProblem, progress: Progress[Packing], analytic: tuple[int, ...], searched: int
-) -> Outcome[Solution]:
-    """Return a job's placement from a search: proven where its first levels, as many as were searched, meet bounds."""
-    solution = Solution(
-        packing=progress.packing,
-        values=progress.values,
-        bounds=tuple(progress.bounds),
-        analytic=analytic,
-        min_split=problem.min_split,
-        searched=searched,
-    )
-    return progress.outcome(searched, solution)
+def bounded_packing(
+    problem: PlacementProblem, packing: Packing, *, whole: bool = False, fragmentation: bool = False
+) -> Solution[Packing]:
+    """Return a job's packing as a solution with analytic bounds; `whole`: they may assume that no group splits."""
+    analytic = problems.bounds(problem, whole=whole)
+    searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
+    values = problems.measure(problem, packing)
+    return Solution(packing, values, analytic, searched, analytic, problem.min_split)
 
 
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
-) -> tuple[int, Outcome[Solution]]:
+) -> tuple[int, Outcome[Solution[Packing]]]:
     """Place a job in each tree of the topology; return the best one's index, and its outcome bounded over all trees."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
-    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution]]()
+    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution[Packing]]]()
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
         outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
     left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
-    solutions: dict[int, Solution] = {}
+    solutions: dict[int, Solution[Packing]] = {}
     for at, solution in enumerate(outcome.solution for outcome in outcomes):
         if solution is not None:
             # The part-free leaves of the other trees stay as they are, and count too.

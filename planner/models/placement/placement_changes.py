@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
-from planner.models.placement.placement_problem import Kind, Leaf, Piece, Progress, count_to_reach
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_to_reach
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
@@ -29,16 +29,7 @@ class IncompleteGroup:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """A repair of incomplete groups: units by group and leaf, and value and bound of each of its levels."""
-
-    taken: Taken
-    values: tuple[int, ...]
-    bounds: tuple[int, ...]
-
-
-def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Solution[Taken]]:
     """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; infeasible if units are short."""
     deadline = Deadline(options.time_limit)
     need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
@@ -53,14 +44,14 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
         split, extra = split + (pieces > 1), extra + pieces - 1
         across += len({leaves[i].pod for i in group.stays}) > 1
     taken = _nearest(leaves, groups)
-    progress = Progress(taken, cost(leaves, groups, taken), [split, extra, across], deadline)
-    if not progress.proven(LEVELS - 1):
+    solution = Solution(taken, cost(leaves, groups, taken), (split, extra, across), LEVELS, deadline=deadline)
+    if not solution.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             from planner.models.placement.placement_levels import improve
 
-            improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
-    return progress.outcome(LEVELS, Repair(progress.packing, progress.values, tuple(progress.bounds)))
+            improve(solution, options, lambda _: _formulate(leaves, kept, groups, options))
+    return solution.outcome()
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:

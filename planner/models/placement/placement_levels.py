@@ -22,7 +22,7 @@ from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement.first_packing import Exchange
-from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, measure
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
@@ -377,21 +377,19 @@ class LevelModel:
     runs: tuple[Callable[..., Outcome[Values]], ...]
 
 
-def improve(
-    progress: Progress[Any], options: Options, searched: int, model_of: Callable[[int], LevelModel | None]
-) -> None:
+def improve(solution: Solution[Any], options: Options, model_of: Callable[[int], LevelModel | None]) -> None:
     """Search each level of a placement that is not at its bound, while those before it are and time is left."""
-    for level in range(searched):
-        if progress.values[level] > progress.bounds[level]:
+    for level in range(solution.searched):
+        if solution.values[level] > solution.bounds[level]:
             model = model_of(level)
-            if model is not None and not progress.deadline.passed:
-                _search(model, progress, level, options)
-        if progress.interrupted or not progress.proven(level):
+            if model is not None and not solution.deadline.passed:
+                _search(model, solution, level, options)
+        if solution.interrupted or not solution.proven(level):
             return
 
 
 def level_model(
-    problem: PlacementProblem, progress: Progress[Packing], options: Options, level: int
+    problem: PlacementProblem, solution: Solution[Packing], options: Options, level: int
 ) -> LevelModel | None:
     """Build the solver model of one level of a placement; None where it is too large for the time that is left."""
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
@@ -406,11 +404,11 @@ def level_model(
     size = largest * len(used) + len(rests) * (kinds + 1) + hole * (kinds + 1)
     if by_pod:  # shares of groups across pods join chains as kinds do, and meet each other
         size = len(problem.pods) * (size + largest * hole) + largest * largest // 2
-    if size > min(MAX_VARIABLES, progress.deadline.left / seconds):
+    if size > min(MAX_VARIABLES, solution.deadline.left / seconds):
         return None
     max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
     if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
-        max_split = min(max_split, progress.values[0] // lightest)
+        max_split = min(max_split, solution.values[0] // lightest)
     flows = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
 
     def read(values: Values) -> tuple[Packing, tuple[int, ...]]:
@@ -429,31 +427,32 @@ def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
 
 
-def _search(search: LevelModel, progress: Progress[Any], level: int, options: Options) -> None:
+def _search(search: LevelModel, solution: Solution[Any], level: int, options: Options) -> None:
     """Solve one level of a placement, keep better packings, and raise its bound to the smallest that the runs prove."""
     goals, model, proofs = search.goals, search.model, list[int]()
-    for goal, value in zip(goals[:level], progress.values, strict=False):
+    for goal, value in zip(goals[:level], solution.values, strict=False):
         model.add(goal <= value).with_name("keep_the_levels_before")
-    model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+    model.add(goals[level] >= solution.bounds[level]).with_name("respect_the_analytic_bound")
     model.minimize(goals[level])
     exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
     for run in search.runs:
-        value = progress.values[level]
-        if value <= progress.bounds[level] or progress.interrupted:
+        value = solution.values[level]
+        if value <= solution.bounds[level] or solution.interrupted:
             return
         if exclude:
             model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-        outcome = run(model, time_limit=progress.deadline.limit, seed=options.seed, threads=options.threads)
-        progress.interrupted = outcome.stop is Stop.INTERRUPTED
-        progress.variables += len(model.proto.variables)
-        progress.constraints += len(model.proto.constraints)
-        progress.solver = outcome.solver
+        outcome = run(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
+        solution.interrupted = outcome.stop is Stop.INTERRUPTED
+        solution.variables += len(model.proto.variables)
+        solution.constraints += len(model.proto.constraints)
+        solution.solver = outcome.solver
         if outcome.solution is not None:
             packing, values = search.read(outcome.solution)
-            if values < progress.values:
-                progress.packing, progress.values = packing, values
+            if values < solution.values:
+                solution.packing, solution.values = packing, values
         proofs.append(_proven(outcome, value if exclude else None))
-    progress.bounds[level] = max(progress.bounds[level], min(proofs))
+    lower = solution.bounds
+    solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:

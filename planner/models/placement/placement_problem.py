@@ -6,9 +6,9 @@ pods and kinds are numbers here.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from planner.cluster import Topology
 from planner.errors import InputError
@@ -16,7 +16,6 @@ from planner.physics.network.transport import lower_bound_split
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
-Answer = TypeVar("Answer")
 Piece = tuple[int, int]  # (leaf, units)
 WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 
@@ -84,7 +83,7 @@ class PlacementProblem:
     @cached_property
     def min_split(self) -> int:
         """Bound from below the number of groups of the placement problem that fit no leaf whole."""
-        return min_split_groups([leaf.free for leaf in self.leaves], self.kinds)
+        return min_split_weight([leaf.free for leaf in self.leaves], [replace(kind, weight=1) for kind in self.kinds])
 
 
 @dataclass(slots=True)
@@ -223,12 +222,18 @@ Incumbent = TypeVar("Incumbent")
 
 
 @dataclass(slots=True)
-class Progress(Generic[Incumbent]):
-    """The progress of a placement's search: the incumbent, the bounds of its levels, its deadline and effort."""
+class Solution(Generic[Incumbent]):
+    """A placement as its search goes on: the incumbent, the values and bounds of its levels, its deadline and effort.
+
+    The first `searched` levels are searched; `analytic` are the bounds of a job without a solver.
+    """
 
     packing: Incumbent
     values: tuple[int, ...]
-    bounds: list[int]
+    bounds: tuple[int, ...]
+    searched: int
+    analytic: tuple[int, ...] = ()
+    min_split: int = 0  # no packing splits fewer groups
     deadline: Deadline = field(default_factory=Deadline)
     variables: int = 0
     constraints: int = 0
@@ -239,11 +244,12 @@ class Progress(Generic[Incumbent]):
         """Return whether a placement's level and all before it are at their bounds."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
-    def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
-        """Return the outcome of a placement's search with its solution: proven if the searched levels are at bounds."""
+    def outcome(self) -> Outcome[Self]:
+        """Return the outcome of a placement's search: proven if the searched levels are at their bounds."""
+        proved = self.proven(self.searched - 1)
         return Outcome(
-            stop=Stop.PROVED if self.proven(searched - 1) else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
-            solution=solution,
+            stop=Stop.PROVED if proved else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
+            solution=self,
             objective=float(self.values[0]),
             bound=float(self.bounds[0]),
             solver=self.solver,
@@ -261,19 +267,15 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
     for leaf in problem.leaves:
         for tier, by_switch in enumerate(by_tier):
             by_switch[leaf.path[tier]] += leaf.free
-    crossing = [min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier]
+    alike = [replace(kind, weight=1) for kind in problem.kinds]
+    crossing = [min_split_weight(list(by_switch.values()), alike) for by_switch in by_tier]
     across = crossing[0] if crossing else 0
     return (weight, extra, *crossing, min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole))
 
 
-def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the groups that a placement splits: of at least g units, floor(f / g) fit into f free ones, for every g."""
-    counts = {g: sum(kind.count for kind in kinds if kind.size >= g) for g in {kind.size for kind in kinds}}
-    return max((lower_bound_split(free, count, g) for g, count in counts.items()), default=0)
-
-
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the weight of the groups that a placement splits: for every g the lightest of those of at least g units."""
+    """Bound the weight of the groups that a placement splits; their number where each weighs 1."""
+    # For every g, floor(f / g) groups of at least g units fit into f free ones; the lightest of the others split.
     bound = 0
     for g in sorted({kind.size for kind in kinds}):
         large = [kind for kind in kinds if kind.size >= g]

@@ -12,17 +12,17 @@ from planner.models.placement.placement_problem import (
     Leaf,
     Packing,
     PlacementProblem,
-    Progress,
+    Solution,
     boundaries,
     measure,
 )
 
 
-def started(q: PlacementProblem) -> Progress[Packing]:
+def started(q: PlacementProblem) -> Solution[Packing]:
     """Return the state of a search that has the first packing and no bounds."""
     packing = greedy(q)
     values = measure(q, packing)
-    return Progress(packing, values, [0] * len(values))
+    return Solution(packing, values, (0,) * len(values), len(values))
 
 
 @each(("most", "written"), [(16, True), (15, False)])

@@ -205,8 +205,8 @@ def test_missing_units_agree_with_brute_force(seed: int) -> None:
     assert outcome.infeasible == (best is None)
     if outcome.solution is not None:
         f = outcome.solution
-        assert f.values == f.bounds == best == cost(leaves, groups, f.taken)
-        assert all(sum(n for (g, _), n in f.taken.items() if g == h) == groups[h].missing for h in range(len(groups)))
+        assert f.values == f.bounds == best == cost(leaves, groups, f.packing)
+        assert all(sum(n for (g, _), n in f.packing.items() if g == h) == groups[h].missing for h in range(len(groups)))
 
 
 def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
