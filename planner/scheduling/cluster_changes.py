@@ -8,7 +8,6 @@ from typing import Any
 
 from planner.cluster import (
     Defragmentation,
-    Figure,
     Job,
     Mended,
     Move,
@@ -66,10 +65,17 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     if not admitted:
         certificate = placing.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
+    # By bytes in millionths of any job's most, 1 without.
+    given_bytes = {i: [jobs[i].traffic_bytes_per_step.get(kind.name, 0.0) for kind in jobs[i].kinds] for i in admitted}
+    most, without = max(map(max, given_bytes.values())), [i for i, of in given_bytes.items() if not any(of)]
+    if most and without:
+        stated = next(jobs[i].name for i in admitted if i not in without)
+        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {jobs[without[0]].name!r} does not"
+        raise InputError(f"queue: {both}; give them for all jobs or for none")
     kinds = tuple(
-        Kind(kind.size, kind.count, weight)
-        for i, of in zip(admitted, _weights([jobs[i] for i in admitted]), strict=True)
-        for kind, weight in zip(own[i].kinds, of, strict=True)
+        Kind(kind.size, kind.count, round(1e6 * size / most) if most else 1)
+        for i, of in given_bytes.items()
+        for kind, size in zip(own[i].kinds, of, strict=True)
     )
     together = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
@@ -83,9 +89,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
         alone = bounded_packing(own[i], Packing(whole=whole, split=split))
         # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-        stated = changed(outcome, solution=alone, stop=alone.outcome().stop)
+        shared = changed(outcome, solution=alone, stop=alone.outcome().stop)
         own_units = placing.Counted(own[i], units, counted[i].level)
-        placements.append(placing.placement(cluster, jobs[i], own_units, stated, seed))
+        placements.append(placing.placement(cluster, jobs[i], own_units, shared, seed))
         units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
@@ -94,20 +100,6 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     in_all = len(solution.packing.split)
     return Queued(placements=tuple(placements), **waits, groups_split=in_all, certificate=certificate)
-
-
-def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
-    """Weigh a queue's groups by bytes in millionths of any job's most, 1 without. InputError: only some have bytes."""
-    given = [[job.traffic_bytes_per_step.get(kind.name, 0.0) for kind in job.kinds] for job in jobs]
-    without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
-    most = max(max(of) for of in given)
-    if not most:
-        return [(1,) * len(of) for of in given]
-    if without:
-        stated = next(job.name for job, of in zip(jobs, given, strict=True) if any(of))
-        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {without[0]!r} does not"
-        raise InputError(f"queue: {both}; give them for all jobs or for none")
-    return [tuple(round(1e6 * traffic / most) for traffic in of) for of in given]
 
 
 def _require_one_tree(cluster: Cluster, what: str) -> None:
@@ -142,7 +134,7 @@ def preempt(
     _require_one_tree(cluster, "preempt")
     _require_plain(job, "preempt")
     everything = [node for run in running for node in run.placement.nodes]
-    problem, _ = cluster.problem(job, free=everything)
+    problem = placing.in_units(job, cluster.leaves, cluster.taken(free=everything)).q
     costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
@@ -189,7 +181,15 @@ def defragment(
     # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     _require_one_tree(cluster, "defragment")
-    pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
+    pieces = list[Piece]()
+    for index, job in enumerate(running):
+        rank_of = {node: rank for rank, node in enumerate(job.placement.nodes)}
+        for group in job.placement.groups:
+            on_leaf: dict[int, list[int]] = {}
+            for node in cluster.known(group.nodes):
+                on_leaf.setdefault(cluster.leaf_of[node], []).append(rank_of[node])
+            if job.placement.segment_nodes == 1:
+                pieces += [(index, i, tuple(ranks)) for i, ranks in on_leaf.items()]
     movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
     busy = cluster.busy.union(*(run.placement.nodes for run in running))
     own = [tuple(len(ranks) for _, at, ranks in pieces if at == i) for i in range(len(cluster.leaves))]
@@ -219,8 +219,17 @@ def defragment(
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
     freed = tuple(cluster.leaves[i].name for i in outcome.solution.leaves)
-    moves = tuple(_named_moves(cluster, running, pieces, steps, busy))
-    return Defragmentation(leaves=freed, moves=moves, certificate=certificate)
+    moves, taken_by = list[Move](), set(busy)
+    on = [[running[index].placement.nodes[rank] for rank in ranks] for index, _, ranks in pieces]
+    for piece, to in steps:  # a piece takes the first free nodes of its leaf
+        index, _, ranks = pieces[piece]
+        fresh = [node for node in cluster.leaves[to].nodes if node not in taken_by][: len(ranks)]
+        for rank, old, new in zip(ranks, on[piece], fresh, strict=True):
+            moves.append(Move(job=running[index].placement.job, rank=rank, old=old, new=new))
+        taken_by.difference_update(on[piece])
+        taken_by.update(fresh)
+        on[piece] = fresh
+    return Defragmentation(leaves=freed, moves=tuple(moves), certificate=certificate)
 
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
@@ -242,38 +251,6 @@ def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[in
         targets[piece] = min(open_to, key=lambda target: (cluster.leaves[target].path[:1] != path, target))
         room[targets[piece], len(ranks)] -= 1
     return targets
-
-
-def _named_moves(
-    cluster: Cluster,
-    running: Sequence[Running],
-    pieces: Sequence[Piece],
-    steps: Iterable[tuple[int, int]],
-    busy: Collection[str],
-) -> Iterable[Move]:
-    """Name the nodes of each move of a defragmentation, in order: a piece takes the first free nodes of its leaf."""
-    taken = set(busy)
-    on = {piece: [running[at].placement.nodes[rank] for rank in ranks] for piece, (at, _, ranks) in enumerate(pieces)}
-    for piece, to in steps:
-        index, _, ranks = pieces[piece]
-        fresh = [node for node in cluster.leaves[to].nodes if node not in taken][: len(ranks)]
-        for rank, old, new in zip(ranks, on[piece], fresh, strict=True):
-            yield Move(job=running[index].placement.job, rank=rank, old=old, new=new)
-        taken.difference_update(on[piece])
-        taken.update(fresh)
-        on[piece] = fresh
-
-
-def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[Piece]:
-    pieces = []
-    for index, job in enumerate(running):
-        at = {node: rank for rank, node in enumerate(job.placement.nodes)}
-        for group in job.placement.groups:
-            on: dict[int, list[int]] = {}
-            for node in cluster.known(group.nodes):
-                on.setdefault(cluster.leaf_of[node], []).append(at[node])
-            pieces += [(index, i, tuple(ranks)) for i, ranks in on.items()]
-    return pieces
 
 
 Unit = tuple[str, ...]
@@ -391,7 +368,9 @@ def _mended(
 ) -> Mended:
     """Repair a running job: give each group its missing segments, in the tree of all that stay; name the moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
-    problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    taken_now = cluster.taken(stay | gone, set(running.nodes) - stay - gone)
+    counted = placing.in_units(job, cluster.leaves, taken_now)
+    problem = counted.q
     homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
     if not homes:  # nobody stays, so that any tree will do
         room = Counter[int]()
@@ -406,7 +385,7 @@ def _mended(
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
         return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, free_units, by_rank = outcome.solution.packing, [iter(units) for units in free_of], dict[int, str]()
+    taken, free_units, by_rank = outcome.solution.packing, [iter(units) for units in counted.units], dict[int, str]()
     for g, (slot, units) in enumerate(kept):
         on = _on(cluster, units)
         order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
@@ -441,14 +420,9 @@ def _placement(
     """Return a job's repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
     solution, level, found = outcome.solution, _level(job), levels(job)
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
-    what = "groups" if level is None else found[level].what
-    names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
-    searched = [
-        Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
-        for name, value, bound in zip(names, values, bounds, strict=True)
-    ]
-    inside = (f"split {own.what}" for own in found[: -1 if level is None else level])
-    figures = [*(Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside), *searched]
+    rows = zip(LEVELS, values, bounds, map(min, bounds, values), strict=True)
+    figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows)
+    searched = figures[-len(LEVELS) :]
     if nodes and level is not None:
         own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
         free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.cluster import (
     MEMBER,
@@ -13,7 +13,6 @@ from planner.cluster import (
     PlacedGroup,
     Placement,
     Slot,
-    Topology,
     blocks,
     groups_of,
     levels,
@@ -32,16 +31,8 @@ from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
-
-class LeafMap:
-    """The leaves of a cluster's topology in their order, and the leaf of each node."""
-
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
-        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
-        self.trees = len({leaf.tree for leaf in self.leaves})
-
+if TYPE_CHECKING:
+    from planner.scheduling.cluster_session import Cluster
 
 Unit = tuple[str, ...]
 Placed = Solution[Packing]
@@ -69,24 +60,18 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
     counted, units = list[Leaf](), list[list[Unit]]()
     for leaf in leaves:
         whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
-        units.append(_units_of(leaf, taken, segment, unit))
+        # A segment is in one block, and so is a unit of several where it can be.
+        cut, left = list[Unit](), list[str]()
+        for block in leaf.blocks if unit > 1 else (leaf.nodes,):
+            free = [node for node in block if node not in taken]
+            within = len(free) // unit * unit
+            cut += [tuple(free[i : i + unit]) for i in range(0, within, unit)]
+            left += free[within : len(free) // segment * segment]
+        units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
         counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
     along = sum(kind.count for kind in kinds) if level is None else line(job, level)
     follows = level is not None and bool(numbering(job, level))
     return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
-
-
-def _units_of(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> list[Unit]:
-    """Cut a cluster leaf's free nodes into units of whole segments: a segment in one block, a unit where it can be."""
-    if size == 1:
-        return [(node,) for node in leaf.nodes if node not in taken]
-    units, left = list[Unit](), list[str]()
-    for block in leaf.blocks:
-        free = [node for node in block if node not in taken]
-        whole = len(free) // size * size
-        units += [tuple(free[i : i + size]) for i in range(0, whole, size)]
-        left += free[whole : len(free) // segment * segment]
-    return units + [tuple(left[i : i + size]) for i in range(0, len(left) // size * size, size)]
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
@@ -105,7 +90,7 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 
 
 def placement(
-    cluster: LeafMap,
+    cluster: "Cluster",
     job: Job,
     counted: Counted,
     outcome: Outcome[Placed],
@@ -124,7 +109,8 @@ def placement(
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
     order = slots(job) if level is None else blocks(job, level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    searched = _figures(job, counted, solution)
+    rows = zip(problems.names(problem), solution.values, solution.bounds, solution.analytic, strict=True)
+    searched = figures_of(job, level, rows)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
@@ -141,27 +127,30 @@ def placement(
     )
 
 
-def _figures(job: Job, counted: Counted, solution: Placed) -> list[Figure]:
-    """Name the levels of a placement's objective, of a mesh by the axis of the level placed; those inside are whole."""
-    rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
-    if counted.level is None:
-        return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
-    found = levels(job)
-    level, axis = found[counted.level], next(reversed(numbering(job, counted.level)), None)
-    along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-    inside = (f"split {inner.what}" for inner in found[: counted.level])
-    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside]
-    for i, (own, *proven) in enumerate(rows):
-        name = f"boundaries across pods {along}" if own.startswith("boundaries") else own
-        if level.axis != "data" and i < 2 + counted.q.tiers:
-            name = f"{own} of {level.what}" if own == "extra pieces" else own.replace("groups", level.what)
-        each = level.groups if i < 2 + counted.q.tiers else 1
+def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]]) -> list[Figure]:
+    """Return a placement's figures from names, values and two bounds, of a mesh by the axis of the level placed.
+
+    The levels inside are whole.
+    """
+    found, figures = levels(job), list[Figure]()
+    for inner in found[: at or 0]:
+        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    for own, *proven in rows:
+        name, each = own, 1
+        if at is not None and own.startswith("boundaries"):
+            axis = next(reversed(numbering(job, at)), None)
+            along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
+            name = f"boundaries across pods {along}"
+        elif at is not None and not own.startswith("leaves"):
+            each, what = found[at].groups, found[at].what
+            if found[at].axis != "data":
+                name = f"{own} of {what}" if own == "extra pieces" else own.replace("groups", what)
         value, bound, analytic = (count * each for count in proven)
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
     return figures
 
 
-def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
+def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
     for level in levels(job)[at + 1 :]:
@@ -178,7 +167,7 @@ def split_at_least(job: Job, free: Sequence[int]) -> int:
     return lower_bound_split(free, kind.count, kind.size)
 
 
-def across_pods(cluster: LeafMap, groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
+def across_pods(cluster: "Cluster", groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
     """Count a placement's groups under several pods, or under several switches of a higher tier."""
     paths = ({cluster.leaves[cluster.leaf_of[nodes[rank]]].path[tier] for rank in own.ranks} for own in groups)
     return sum(len(on) > 1 for on in paths)
@@ -201,7 +190,7 @@ def certificate_of(
     return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
-def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
+def counted_on(cluster: "Cluster", groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
     """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
     placed = []
     for group in groups:
@@ -216,7 +205,7 @@ def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -
     }
 
 
-def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
+def placed_on(cluster: "Cluster", job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
     """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
     groups = list(slots(job)) if nodes else []
@@ -224,7 +213,7 @@ def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) ->
 
 
 def does_not_fit(
-    cluster: LeafMap, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
+    cluster: "Cluster", job: Job, problem: PlacementProblem, seed: int, free: int | None = None
 ) -> Placement:
     """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
     size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
@@ -257,7 +246,7 @@ BY_NAME = "ranks in the order of node names"
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
-def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
+def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Options) -> Placement:
     """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
@@ -305,7 +294,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     )
 
 
-def _runs(cluster: LeafMap, taken: set[str]) -> Iterator[tuple[int, list[str]]]:
+def _runs(cluster: "Cluster", taken: set[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield each leaf of a cluster with its free nodes by name. InputError: other leaves' nodes are between them."""
     free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
     for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
