@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, NoReturn, Self
 
@@ -127,12 +127,6 @@ class Tree:
         """Return the rate of every directed link of each plane from the rates of cables by plane, of all planes."""
         return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
 
-    def condensed(self) -> "Tree":
-        """Return the simulated network with equal switches and cables as one, for even splits without failures."""
-        ones = (1,) * self.tiers
-        rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
-        return replace(self, up=ones, bundle=ones, rates=rates)
-
 
 MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
 
@@ -237,19 +231,20 @@ Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every f
 
 
 class Alive:
-    """The live cables of a simulated network with failures, and the next hops of routes that they leave."""
+    """The live cables of a simulated network, and the next hops of routes that failures leave."""
 
-    def __init__(self, tree: Tree, failed: Ints) -> None:
+    def __init__(self, tree: Tree, failed: Sequence[int] | Ints = ()) -> None:
         """Take failed cables out of the network; `failed` numbers cables between switches, plane after plane."""
         self.tree = tree
-        each = sum(tree.cables[1:])
+        plane, cable = np.divmod(np.asarray(failed, np.int64), max(sum(tree.cables[1:]), 1))
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
-        self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
+        self.lanes[plane, tree.cables[0] + cable] = False
         tiers = zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
         self.counts = [
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
             for first, count, subtrees, bundle in tiers
         ]
+        self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
         """Return the bytes per second of every directed bundle of live cables."""
@@ -260,6 +255,8 @@ class Alive:
         """Return, for the host and each tier up to the turn, the positions from which routes on live cables lead on."""
         # A row a flow in a plane, or, of one flow in several planes, a row a plane.
         widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
+        if self.all_reach:
+            return [np.broadcast_to(np.True_, (rows, width)) for width in widths[: tier + 1]]
         reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
         for t in reversed(range(tier)):
             up, down = (self.counts[t][plane, end // self.tree.spans[t]] > 0 for end in (source, target))
@@ -275,9 +272,9 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            hops = self.counts[t][plane, tree.subtree(flows.source[chosen], t)] * reached[t + 1]
-            here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
-            upto = np.cumsum(here, axis=1)
+            next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
+            here = self.counts[t][plane, tree.subtree(flows.source[chosen], t)[:, None], next_hops]
+            upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
             pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
@@ -513,22 +510,17 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
-    if alive is None:
-        return _routes(tree, flows, tree.capacity(), partial(_hashed, tree, flows, seed))
-    hops, widths = partial(alive.hashed, flows, seed), tree.widths
-    return _routes(tree, flows, tree.capacity(), hops, lambda tier: widths[tier])
+    hops = partial((alive or Alive(tree)).hashed, flows, seed)
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier])
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying."""
     # The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
     # planes differ, the weaker path slows the entire flow. Equivalent cables are one.
-    if alive is None:
-        merged = tree.condensed()
-        return _routes(tree, flows, merged.capacity(), partial(_hashed, merged, flows, 0))
-    classes = Classes(alive)
+    classes = Classes(alive or Alive(tree))
     loaded = len(tree.planes) * sum(len(who) * classes.entries(tier) for tier, who in _by_meeting_tier(tree, flows))
-    if loaded > MAX_ENTRIES:
+    if loaded > MAX_ENTRIES and alive is not None:
         pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
         raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
     return _routes(tree, flows, classes.capacity(), partial(classes.shared, flows), classes.entries)
@@ -539,7 +531,7 @@ def _routes(
     flows: Flows,
     capacity: Floats,
     hops: Callable[[Ints, int, int], Hops],
-    loaded: Callable[[int], int] = lambda _: 0,
+    loaded: Callable[[int], int],
 ) -> Routes:
     """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, to size chunks."""
     # `hops` of some flows, the tier at which they turn round and a plane are up and down by tier.
@@ -558,16 +550,3 @@ def _routes(
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
     meeting = tree.meeting_tier(flows.source, flows.target)
     return [(tier, np.flatnonzero(meeting == tier)) for tier in range(1, tree.tiers + 1) if (meeting == tier).any()]
-
-
-def _hashed(tree: Tree, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
-    links, position = list[tuple[Ints, float]](), np.zeros(len(chosen), np.int64)
-    for t in range(tier):
-        pick = below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen)
-        position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen)
-        up = tree.cable(t, tree.subtree(flows.source[chosen], t), position, pick % tree.bundle[t])
-        down = tree.cable(t, tree.subtree(flows.target[chosen], t), position, lane)
-        both = tree.link(up, down=False, plane=plane), tree.link(down, down=True, plane=plane)
-        links += [(link[:, None], 1.0) for link in both]
-    return links
