@@ -245,7 +245,7 @@ class SimulationOptions:
     """Options of a simulation: pattern, transport, and limits; None takes the plan's or the usual."""
 
     pattern: str
-    transport: TransportName
+    transport: str
     site: str | None
     failed: int
     hosts: int | None
@@ -253,49 +253,52 @@ class SimulationOptions:
     group: int | None
 
 
-def transport_named(name: str) -> TransportName:
-    """Return the transport to simulate by its name. InputError: there is none of that name."""
-    if name not in TRANSPORTS:
-        raise InputError(f"--transport {name}: must be one of {', '.join(TRANSPORTS)}; choose one")
-    return TRANSPORTS[name]
-
-
 def simulation_request(
     given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
 ) -> SimulationRequest:
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
-    where = None
-    if isinstance(given, (Plan, Fabric)):
-        network = given
-    else:
-        data, where = (dict(given), None) if isinstance(given, Mapping) else (read_json(Path(given)), str(given))
+    if options.transport not in TRANSPORTS:
+        raise InputError(f"--transport {options.transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
+    network, where, overlap = given, None, None
+    if not isinstance(network, (Plan, Fabric)):
+        data, where = (
+            (dict(network), None) if isinstance(network, Mapping) else (read_json(Path(network)), str(network))
+        )
         planned = isinstance(data, dict) and "instance" in data
         network = plan_of(data, where or "plan") if planned else load_fabric(data, where or "fabric")
-    request = _of_plan(network, options, where) if isinstance(network, Plan) else _of_fabric(network, options)
-    several = len(request.patterns) > 1
-    patterns = [_whole_rings(own) if several and own.steps > 1 else own for own in request.patterns]
-    groups = (f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)
-    return replace(request, patterns=tuple(patterns), simulated="; ".join([request.simulated, *groups]))
-
-
-def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
-    if options.site is not None:
-        raise InputError(f"--site {options.site}: a fabric has no sites; give a plan, or leave --site out")
-    if options.hosts is not None:
-        fabric = load_fabric(fabric.model_dump() | {"hosts": options.hosts})
-    if options.failed and fabric.failed_cables:
-        listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
-        raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
-    tree, size = tree_of_fabric(fabric), options.size or FLOW_BYTES
-    shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
-    tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
+    if isinstance(network, Plan):
+        site, part = traffic.part_of_plan(network, options.site, options.hosts, where or "simulate")
+        name, simulated, tree, failed = f"{network.instance.name}, {site}", part.described, part.tree, options.failed
+        patterns = [_planned(network, site, part, pattern, options) for pattern in names(options.pattern)]
+        if {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and network.layout is not None:
+            overlap = traffic.overlap(network, site)
+    else:
+        if options.site is not None:
+            raise InputError(f"--site {options.site}: a fabric has no sites; give a plan, or leave --site out")
+        if options.hosts is not None:
+            network = load_fabric(network.model_dump() | {"hosts": options.hosts})
+        if options.failed and network.failed_cables:
+            listed = f"the fabric lists {len(network.failed_cables)} failed cables itself"
+            raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
+        name, tree, failed = network.name, tree_of_fabric(network), options.failed or network.failed_cables or 0
+        shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
+        tiers = f"{network.tiers} tier(s) of {network.ports_per_switch}-port switches"
+        simulated = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
+        size = options.size or FLOW_BYTES
+        patterns = [_pattern(pattern, tree.slots, options.group, size) for pattern in names(options.pattern)]
+    for i, pattern in enumerate(patterns):
+        if len(patterns) > 1 and pattern.steps > 1:  # several at once have all steps of their rings
+            one = pattern.flows(0)
+            whole = replace(one, size=one.size * pattern.steps)
+            patterns[i] = replace(pattern, flows=_same(whole, pattern.name), steps=1)
     return SimulationRequest(
-        name=fabric.name,
-        simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        patterns=tuple(_pattern(name, tree.slots, options.group, size) for name in names(options.pattern)),
+        name=name,
+        simulated="; ".join([simulated, *(f"{own.name} in {own.groups}" for own in patterns if own.groups)]),
+        patterns=tuple(patterns),
         tree=tree,
-        transport=options.transport,
-        failed=options.failed or fabric.failed_cables or 0,
+        transport=TRANSPORTS[options.transport],
+        failed=failed,
+        overlap=overlap,
     )
 
 
@@ -303,21 +306,6 @@ def names(pattern: str) -> list[str]:
     """Return the patterns to simulate at once: several names joined by plus signs, or the path of a file as it is."""
     several = pattern.split("+")
     return several if set(several) <= set(PATTERNS) else [pattern]
-
-
-def _of_plan(plan: Plan, options: SimulationOptions, where: str | None) -> SimulationRequest:
-    name, part = traffic.part_of_plan(plan, options.site, options.hosts, where or "simulate")
-    patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
-    both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
-    return SimulationRequest(
-        name=f"{plan.instance.name}, {name}",
-        simulated=part.described,
-        patterns=patterns,
-        tree=part.tree,
-        transport=options.transport,
-        failed=options.failed,
-        overlap=traffic.overlap(plan, name) if both else None,
-    )
 
 
 def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, options: SimulationOptions) -> Pattern:
@@ -364,12 +352,6 @@ def _pattern(
     sizes = {len(group) for group in groups}
     of = f"groups of {'up to ' * (len(sizes) > 1)}{max(sizes):,} hosts ({PLACED if placed else source})"
     return Pattern(name=pattern, flows=_same(flows, pattern), groups=of, steps=steps)
-
-
-def _whole_rings(pattern: Pattern) -> Pattern:
-    """Return a pattern of rings with all their steps at once, to simulate it together with other patterns."""
-    one = pattern.flows(0)
-    return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:

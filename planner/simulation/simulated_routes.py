@@ -323,9 +323,19 @@ class Classes:
         for tier in reversed(range(self.tree.tiers)):
             touched.append((self.counts[tier] < self.tree.bundle[tier]).any(axis=(0, 1)) | above)
             above = np.asarray(touched[-1].reshape(self.tree.widths[tier], self.tree.up[tier]).any(axis=1))
-        self.levels = [_level([(-1, 0, 1, 1, True)])]
-        for tier in range(self.tree.tiers):
-            self.levels.append(_above(self.levels[-1], touched[-1 - tier], self.tree.up[tier]))
+        columns: list[tuple[int, int, int, int, bool]] = [(-1, 0, 1, 1, True)]
+        self.levels = [PositionClasses(*map(np.array, zip(*columns, strict=True)))]
+        # A tier up, positions that failures touch are by themselves, and other siblings are one.
+        for up, apart_above in zip(self.tree.up, reversed(touched), strict=True):
+            below, columns = columns, []
+            for parent, (_, first, _, many, apart) in enumerate(below):
+                own = np.flatnonzero(apart_above[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
+                columns += [(parent, first * up + int(position), 1, 1, True) for position in own]
+                rest = up - len(own)
+                if rest:
+                    at = int(np.setdiff1d(np.arange(up), own)[0])
+                    columns.append((parent, first * up + at, rest, many * rest, False))
+            self.levels.append(PositionClasses(*map(np.array, zip(*columns, strict=True))))
 
     @cached_property
     def offsets(self) -> list[int]:
@@ -376,25 +386,6 @@ class Classes:
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
             loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
         return loads
-
-
-def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
-    """Return classes of switch positions a tier up to route over: those that failures touch, other siblings as one."""
-    columns: list[tuple[int, int, int, int, bool]] = []
-    classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
-    for parent, (first, many, apart) in enumerate(classes):
-        own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
-        columns += [(parent, first * up + int(position), 1, 1, True) for position in own]
-        rest = up - len(own)
-        if rest:
-            at = int(np.setdiff1d(np.arange(up), own)[0])
-            columns.append((parent, first * up + at, rest, many * rest, False))
-    return _level(columns)
-
-
-def _level(columns: list[tuple[int, int, int, int, bool]]) -> PositionClasses:
-    parent, first, each, many, apart = (np.array(column) for column in zip(*columns, strict=True))
-    return PositionClasses(parent=parent, first=first, each=each, many=many, apart=apart)
 
 
 MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work

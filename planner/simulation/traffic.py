@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -159,33 +160,25 @@ def tree_of_design(
     rates = tuple(rate * 1e9 / 8 for rate in gbps)
     if design.tiers == 1:
         slots = rack * design.rails * design.rail_gpus + index
-        ends = design.endpoint_links
-        tree = Tree(down=(ends,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
-        return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
-    domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
-    row, column, rows = domain // y, rail // x, -(-design.domains // y)
-    pod = column * rows + row
-    if design.zones:
-        along, across = design.domains_per_zone // y, design.rails_per_zone // x
-        zone = column // across * -(-design.domains // design.domains_per_zone) + row // along
-        pod = (zone * across + column % across) * along + row % along
-    leaf = (pod * x + rail % x) * y + domain % y
-    slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
-    bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
-    if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
-        rates = (*rates[:-1], rates[-1] * design.core_boxes / design.core_positions)
-    tree = Tree(
-        down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
-        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
-        bundle=(1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
-        rates=rates,
-        planes=shares,
-        slots=slots.ravel(),
-    )
-    return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
-
-
-def _described(design: Design, racks: int, rails: int) -> str:
+        wired: dict[str, Any] = {"down": (design.endpoint_links,), "up": (1,), "bundle": (1,)}
+    else:
+        domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
+        row, column, rows = domain // y, rail // x, -(-design.domains // y)
+        pod = column * rows + row
+        if design.zones:
+            along, across = design.domains_per_zone // y, design.rails_per_zone // x
+            zone = column // across * -(-design.domains // design.domains_per_zone) + row // along
+            pod = (zone * across + column % across) * along + row % along
+        leaf = (pod * x + rail % x) * y + domain % y
+        slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
+        bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
+        if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
+            rates = (*rates[:-1], rates[-1] * design.core_boxes / design.core_positions)
+        wired = {
+            "down": (design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
+            "up": (1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
+            "bundle": (1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
+        }
     every = "all" if racks == design.racks else "the first"
     gpus = f"GPU indices 0 to {rails * design.rail_gpus - 1} of {design.rails * design.rail_gpus}"
     what = f"{gpus} in {every} {racks:,} of {design.racks:,} racks"
@@ -195,7 +188,8 @@ def _described(design: Design, racks: int, rails: int) -> str:
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
     elif racks < design.racks:
         what += ": a sample, on which what would go to the other racks is missing"
-    return what
+    tree = Tree(**wired, rates=rates, planes=shares, slots=slots.ravel())
+    return SimulatedPart(tree=tree, slots=slots, described=what)
 
 
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "simulate") -> tuple[str, SimulatedPart]:
