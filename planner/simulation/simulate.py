@@ -259,16 +259,16 @@ def simulation_request(
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
     if options.transport not in TRANSPORTS:
         raise InputError(f"--transport {options.transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
-    network, where, overlap = given, None, None
+    network, overlap = given, None
+    failed: int | Sequence[int] = options.failed
+    where = None if isinstance(given, (Plan, Fabric, Mapping)) else str(given)
     if not isinstance(network, (Plan, Fabric)):
-        data, where = (
-            (dict(network), None) if isinstance(network, Mapping) else (read_json(Path(network)), str(network))
-        )
+        data = dict(network) if isinstance(network, Mapping) else read_json(Path(network))
         planned = isinstance(data, dict) and "instance" in data
         network = plan_of(data, where or "plan") if planned else load_fabric(data, where or "fabric")
     if isinstance(network, Plan):
         site, part = traffic.part_of_plan(network, options.site, options.hosts, where or "simulate")
-        name, simulated, tree, failed = f"{network.instance.name}, {site}", part.described, part.tree, options.failed
+        name, simulated, tree = f"{network.instance.name}, {site}", part.described, part.tree
         patterns = [_planned(network, site, part, pattern, options) for pattern in names(options.pattern)]
         if {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and network.layout is not None:
             overlap = traffic.overlap(network, site)
@@ -280,7 +280,7 @@ def simulation_request(
         if options.failed and network.failed_cables:
             listed = f"the fabric lists {len(network.failed_cables)} failed cables itself"
             raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
-        name, tree, failed = network.name, tree_of_fabric(network), options.failed or network.failed_cables or 0
+        name, tree, failed = network.name, tree_of_fabric(network), failed or network.failed_cables or 0
         shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
         tiers = f"{network.tiers} tier(s) of {network.ports_per_switch}-port switches"
         simulated = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
