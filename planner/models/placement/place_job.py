@@ -9,6 +9,7 @@ after each leaf is exact:
 """
 
 import sys
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +22,15 @@ from numpy.typing import NDArray
 from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem, Solution
+from planner.models.placement.placement_problem import (
+    Kind,
+    Leaf,
+    Packing,
+    Piece,
+    PlacementProblem,
+    Solution,
+    WholeGroups,
+)
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -32,6 +40,123 @@ FORMULATION = (
     "HiGHS pod by pod."
 )
 LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1.3 to 1.6.
+
+
+Counts = list[int]
+
+
+def greedy(problem: PlacementProblem) -> Packing:
+    """Pack a job's groups greedily, the roomiest pods first, the rest in the fullest that fits; split none, or few."""
+    left, packing = [kind.count for kind in problem.kinds], Packing()
+    unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
+    pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
+    while any(left) and pods:
+        for pod in pods:
+            room = sum(problem.leaves[i].free for i in problem.pods[pod])
+            if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
+                placed, rest = best_fit(problem, problem.pods[pod], left)
+                if not any(rest):
+                    packing.whole.update(placed)
+                    return packing
+        placed, left = best_fit(problem, problem.pods[pods.pop()], left)
+        packing.whole.update(placed)
+    if not any(left):
+        return packing
+    # As many groups whole as best fit can, the heaviest and smallest before the others, and the rest split.
+    order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
+    total = problem.groups
+
+    def keeping(count: int) -> tuple[Counts, WholeGroups, Counts]:
+        left, keep = total - count, [kind.count for kind in problem.kinds]
+        for k in order:
+            gone = min(left, keep[k])
+            keep[k] -= gone
+            left -= gone
+        placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
+        return keep, placed, rest
+
+    low, high = 0, total - problem.min_split
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
+    # One group more than fits: best fit may still place some of it where another does not.
+    counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
+    least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
+    for keep, placed, rest in map(keeping, counts):
+        left = [kind.count - keep[j] + rest[j] for j, kind in enumerate(problem.kinds)]
+        packings.append(with_split(problem, placed, left))
+        if sum(len(pieces) - 1 for _, pieces in packings[-1].split) > least_extra:
+            packings.append(with_split(problem, placed, left, by_pod=False))
+    return min(packings, key=lambda packing: problems.measure(problem, packing))
+
+
+def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[WholeGroups, Counts]:
+    """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
+    placed: WholeGroups = Counter()
+    left = list(counts)
+    if len(problem.kinds) > 1:
+        # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
+        holes = sorted((problem.leaves[i].free, problem.leaves[i].free == problem.leaves[i].size, i) for i in leaves)
+        for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
+            size = problem.kinds[k].size
+            while left[k] and (at := bisect_left(holes, (size, False, -1))) < len(holes):
+                free, _, i = holes.pop(at)
+                placed[i, k] += 1
+                left[k] -= 1
+                insort(holes, (free - size, False, i))
+        return placed, left
+    # Groups of one size go into leaves of the smallest remainder first, wholly free ones last.
+    size, own = problem.kinds[0].size, [(i, problem.leaves[i]) for i in leaves]
+    order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
+    whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
+    largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
+    for at, (whole, i) in enumerate(whole_groups):
+        if not left[0]:
+            break
+        if largest_from[at] >= left[0]:
+            enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= left[0]]
+            _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
+            placed[last, 0] = left[0]
+            return placed, [0]
+        placed[i, 0] = whole
+        left[0] -= whole
+    return placed, left
+
+
+def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, by_pod: bool = True) -> Packing:
+    """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
+    packing = Packing(whole=Counter(whole))
+    holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
+    pods = problem.pods.values() if by_pod else ()
+    for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
+        size = problem.kinds[k].size
+        for _ in range(left[k]):
+            # In the pod with fewest pieces and then the smallest rest, or in all.
+            fits = [_fewest_holes(holes, leaves, size) for leaves in pods if sum(holes[i] for i in leaves) >= size]
+            pieces = min(fits, key=lambda fit: (len(fit), sum(holes[i] for i, _ in fit), fit), default=())
+            if not pieces or len(pieces) > -(-size // max(holes)):
+                everywhere = _fewest_holes(holes, range(len(holes)), size)
+                pieces = pieces if pieces and len(pieces) <= len(everywhere) else everywhere
+            if len(pieces) == 1:
+                packing.whole[pieces[0][0], k] += 1
+            else:
+                packing.split.append((k, pieces))
+            for i, units in pieces:
+                holes[i] -= units
+    return packing
+
+
+def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
+    """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
+    order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
+    pieces: list[Piece] = []
+    for at, i in enumerate(order):
+        if holes[i] >= size:
+            enough = next(j for j in reversed(order[at:]) if holes[j] >= size)
+            return tuple(sorted([*pieces, (enough, size)]))
+        pieces.append((i, holes[i]))
+        size -= holes[i]
+    return tuple(sorted(pieces))
 
 
 def solver_affordable(options: Options) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from planner.models import Options
-from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, measure
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
@@ -279,6 +278,84 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
     # A split group of one piece is a whole one.
     whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in split if len(pieces) == 1)
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in split if len(pieces) > 1])
+
+
+MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many holes has too many to try all.
+
+
+class Exchange:
+    """Leaves of a placement that may still exchange their groups, by free units and by the hole that is left."""
+
+    def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
+        self.q, self.packing = problem, packing
+        self.hole = {i: hole for hole, leaves in holes.items() for i in leaves}
+        self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
+        self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
+        for i, hole in self.hole.items():
+            leaf = problem.leaves[i]
+            self.by_hole.setdefault((leaf.free, hole), set()).add(i)
+            self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
+
+    def gather(self, wanted: Counter[int]) -> list[Piece] | None:
+        """Give a chain of split groups holes in one pod, that with the fewest leaves; None where no pod has them."""
+        holes = sorted(wanted.elements(), reverse=True)
+        for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
+            rooms = self._free_of(pod, holes)
+            if rooms is not None:
+                return [(self._take(pod, room, hole), hole) for room, hole in zip(rooms, holes, strict=True)]
+        return None
+
+    def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
+        """Return free units for each hole of a chain, of leaves that the pod has and some leaf with the hole has."""
+        left = Counter({room: len(leaves) for room, leaves in self.by_pod[pod].items()})
+        used: Counter[Piece] = Counter()
+        chosen: list[int] = []
+        tries = 0
+
+        def search(at: int) -> bool:
+            nonlocal tries
+            tries += 1
+            if at == len(holes) or tries > MAX_TRIES:
+                return at == len(holes)
+            hole = holes[at]
+            for room in sorted(left):
+                if left[room] and len(self.by_hole.get((room, hole), ())) > used[room, hole]:
+                    left[room] -= 1
+                    used[room, hole] += 1
+                    chosen.append(room)
+                    if search(at + 1):
+                        return True
+                    chosen.pop()
+                    left[room] += 1
+                    used[room, hole] -= 1
+            return False
+
+        return chosen if search(0) else None
+
+    def _take(self, pod: int, room: int, hole: int) -> int:
+        """Return a leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more."""
+        here, there, whole = self.by_pod[pod][room], self.by_hole[room, hole], self.packing.whole
+        i = min(here & there, default=min(here))
+        if self.hole[i] != hole:
+            j, other = min(there), self.hole[i]
+            for k in range(len(self.q.kinds)):
+                whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+            self.by_hole[room, other].remove(i)
+            self.by_hole[room, other].add(j)
+            there.remove(j)
+            self.hole[i], self.hole[j] = hole, other
+        else:
+            there.remove(i)
+        here.remove(i)
+        return i
+
+    def rest(self) -> dict[int, list[int]]:
+        """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
+        rest: dict[int, list[int]] = {}
+        for rooms in self.by_pod.values():
+            for i in sorted(i for leaves in rooms.values() for i in leaves):
+                rest.setdefault(self.hole[i], []).append(i)
+        return rest
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:

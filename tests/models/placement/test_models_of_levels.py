@@ -6,7 +6,7 @@ from each_case import each
 
 from planner.models import Options
 from planner.models.placement import placement_levels
-from planner.models.placement.first_packing import greedy
+from planner.models.placement.place_job import greedy
 from planner.models.placement.placement_problem import (
     Kind,
     Leaf,
