@@ -30,7 +30,7 @@ from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution, count_to_reach
 from planner.scheduling import placing
 from planner.scheduling.cluster_session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
@@ -199,7 +199,7 @@ def defragment(
     outcome = changes.minimize_moves(loads, leaves, options_of(time_limit, seed))
     steps = None
     if outcome.solution is not None:
-        targets = _targets(cluster, pieces, outcome.solution.at_end)
+        targets = _targets(cluster, pieces, outcome.solution)
         steps = changes.in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
         moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
@@ -218,7 +218,9 @@ def defragment(
     )
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    freed = tuple(cluster.leaves[i].name for i in outcome.solution.leaves)
+    still_used = {i for i, _ in outcome.solution}
+    emptied = (i for i, load in enumerate(loads) if load.pieces and not load.fixed and i not in still_used)
+    freed = tuple(cluster.leaves[i].name for i in emptied)
     moves, taken_by = list[Move](), set(busy)
     on = [[running[index].placement.nodes[rank] for rank in ranks] for index, _, ranks in pieces]
     for piece, to in steps:  # a piece takes the first free nodes of its leaf
@@ -316,7 +318,11 @@ def resize(
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
-        staying = changes.largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
+        # The fewest leaves that keep as many, those of one pod where as few do.
+        every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
+        fewest, pod_of = count_to_reach([on[leaf] for leaf in every], size), {i: cluster.leaves[i].path[:1] for i in on}
+        pods = [[i for i in every if pod_of[i] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
+        staying = next((own for own in pods if sum(on[i] for i in own) >= size), every[:fewest])
         order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
         units = [units[place] for place in sorted(place for _, place in order[:size])]
         kept.append((slot, [*units, *[None] * (size - len(units))]))

@@ -1,7 +1,7 @@
 """Place a job in counts of a cluster's leaves, with its proof; also with ranks in the order of node names."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -252,17 +252,24 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
+    runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
+    names = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
+    for i, run in groupby(names, key=cluster.leaf_of.__getitem__):
+        nodes = list(run)
+        if i in runs:
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
+        runs[i] = nodes
     for tree in range(cluster.trees):
-        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs]
+        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()]
         found = fewest_cuts(free, order, deadline)
         room.append(sum(free))
         chosen += [] if found is None else [found]
     if not chosen:
         return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
-    placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
-    left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"
+    placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
+    left, parts = [len(own) for own in runs.values()], levels(job)[-1].what if levels(job) else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
@@ -292,18 +299,6 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
         figures=(*figures, *crossing),
         certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )
-
-
-def _runs(cluster: "Cluster", taken: set[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield each leaf of a cluster with its free nodes by name. InputError: other leaves' nodes are between them."""
-    free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
-    for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
-        nodes = list(own)
-        if i in begun:
-            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
-            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
-        begun.add(i)
-        yield i, nodes
 
 
 def _order_of(job: Job) -> Order:

@@ -271,7 +271,18 @@ def rank(
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
-    queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
+    # Groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods.
+    queue, line = list[list[Pieces]](), problem.line if problem.line < problem.groups else 1
+    for kind, own in enumerate(problem.kinds):
+        groups: list[Pieces] = [((i, own.size),) for i, k in packing.whole.elements() if k == kind]
+        by_pod: dict[int, list[Pieces]] = {}
+        across: list[Pieces] = []
+        for pieces in sorted(groups + [pieces for k, pieces in packing.split if k == kind]):
+            pods = {problem.leaves[i].pod for i, _ in pieces}
+            (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
+        in_pods = [(within, len(within) // line * line) for _, within in sorted(by_pod.items())]
+        full = [group for within, count in in_pods for group in within[:count]]
+        queue.append(full + [group for within, count in in_pods for group in within[count:]] + across)
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
@@ -308,22 +319,6 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
-
-
-def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
-    """Return a job's groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods."""
-    size = problem.kinds[kind].size
-    groups: list[Pieces] = [((i, size),) for i, k in packing.whole.elements() if k == kind]
-    groups += [pieces for k, pieces in packing.split if k == kind]
-    by_pod: dict[int, list[Pieces]] = {}
-    across: list[Pieces] = []
-    for pieces in sorted(groups):
-        pods = {problem.leaves[i].pod for i, _ in pieces}
-        (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
-    line = problem.line if problem.line < problem.groups else 1
-    in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
-    full = [group for own, count in in_pods for group in own[:count]]
-    return full + [group for own, count in in_pods for group in own[count:]] + across
 
 
 NEVER = np.int64(2**62)

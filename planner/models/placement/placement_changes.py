@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -151,14 +151,6 @@ def _formulate(
     return LevelModel(model=model, goals=goals, read=read, runs=runs_of(options, "cpsat"))
 
 
-def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
-    """Return the fewest leaves on which a changed group keeps `size` units, those of one pod where as few do."""
-    every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
-    fewest = count_to_reach([on[leaf] for leaf in every], size)
-    pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
-    return next((own for own in pods if sum(on[leaf] for leaf in own) >= size), every[:fewest])
-
-
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
     """A block of a leaf for preemption: nodes that are free now, and those that each running job would return."""
@@ -236,16 +228,11 @@ class LeafLoad:
         return self.size - self.fixed - sum(self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """The leaves that moves make wholly free, and the number of pieces of each size on each leaf afterwards."""
+def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[dict[tuple[int, int], int]]:
+    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them.
 
-    leaves: tuple[int, ...]
-    at_end: dict[tuple[int, int], int]  # (leaf, nodes of the piece) -> pieces
-
-
-def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
-    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
+    The solution is the number of pieces at the end by (leaf, nodes of the piece).
+    """
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
@@ -279,10 +266,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     if outcome.solution is None:
         return outcome.with_solution(None)
     of = outcome.solution.of
-    at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
-    used = {i for i, _ in at_end}
-    freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
-    return outcome.with_solution(Freed(freed, at_end))
+    return outcome.with_solution({at: of(variable) for at, variable in end.items() if of(variable)})
 
 
 def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
