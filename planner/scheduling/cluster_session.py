@@ -350,8 +350,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
         groups = list(slots(job))
         counts = placing.counted_on(cluster, groups, nodes)
-        crossing = [placing.across_pods(cluster, groups, nodes, tier) for tier in range(len(cluster.leaves[0].path))]
-        values = [counts["groups_split"], counts["extra_pieces"], *crossing]
+        values = placing.splits_on(cluster, (group.ranks for group in groups), nodes)
         # Beside the first level nothing is proven of these, as they are not what was minimized.
         rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
         figures = tuple(

@@ -155,7 +155,7 @@ def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], fr
     figures = []
     for level in levels(job)[at + 1 :]:
         own = groups_of(job, level.axis)
-        value = sum(len({cluster.leaf_of[nodes[rank]] for rank in ranks}) > 1 for ranks in own)
+        value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
     return figures
@@ -167,10 +167,10 @@ def split_at_least(job: Job, free: Sequence[int]) -> int:
     return lower_bound_split(free, kind.count, kind.size)
 
 
-def across_pods(cluster: "Cluster", groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
-    """Count a placement's groups under several pods, or under several switches of a higher tier."""
-    paths = ({cluster.leaves[cluster.leaf_of[nodes[rank]]].path[tier] for rank in own.ranks} for own in groups)
-    return sum(len(on) > 1 for on in paths)
+def splits_on(cluster: "Cluster", groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
+    """Count a placement's groups of ranks on several leaves, their extra pieces, and those across each tier."""
+    on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
+    return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
 
 
 def certificate_of(
@@ -197,12 +197,8 @@ def counted_on(cluster: "Cluster", groups: Sequence[Slot], nodes: Sequence[str])
         own = tuple(nodes[rank] for rank in group.ranks)
         leaves = tuple(cluster.leaves[i].name for i in dict.fromkeys(cluster.leaf_of[node] for node in own))
         placed.append(PlacedGroup(name=group.name, nodes=own, leaves=leaves))
-    return {
-        "groups": tuple(placed),
-        "groups_split": sum(len(group.leaves) > 1 for group in placed),
-        "extra_pieces": sum(len(group.leaves) - 1 for group in placed),
-        "groups_cross_pod": across_pods(cluster, groups, nodes) if cluster.leaves[0].path else 0,
-    }
+    split, extra, across, *_ = (*splits_on(cluster, (group.ranks for group in groups), nodes), 0)
+    return {"groups": tuple(placed), "groups_split": split, "extra_pieces": extra, "groups_cross_pod": across}
 
 
 def placed_on(cluster: "Cluster", job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
@@ -283,9 +279,9 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
         bound = value if proved else min(value, least.get(name, 0))
         analytic = min(bound, least.get(name, 0))
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
-    for tier in range(len(cluster.leaves[0].path) if parts == "groups" else 0):
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
+    for tier, value in enumerate(across if parts == "groups" else ()):
         name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
-        value = across_pods(cluster, slots(job), placed, tier)
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)

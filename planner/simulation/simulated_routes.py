@@ -95,11 +95,6 @@ class Tree:
         """Return the number of the first cable below each tier's switches of the simulated network."""
         return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
 
-    @property
-    def links(self) -> int:
-        """Count the directed links of the simulated network: every cable up and down in every plane."""
-        return 2 * sum(self.cables) * len(self.planes)
-
     def subtree(self, slots: Ints, tier: int) -> Ints:
         """Return the subtree of a tier of the simulated network that each host slot is in."""
         return slots // self.spans[tier]
@@ -223,7 +218,8 @@ class Flows:
 
 def joined(parts: list[Flows]) -> Flows:
     """Join several lists of flows into one, in their order."""
-    source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
+    none = Flows(source=np.empty(0, np.int64), target=np.empty(0, np.int64), size=np.empty(0))
+    source, target, size = zip(*((part.source, part.target, part.size) for part in [none, *parts]), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 

@@ -19,7 +19,7 @@ from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
 from planner.simulation import simulated_routes
-from planner.simulation.simulated_routes import Flows, Ints, Tree
+from planner.simulation.simulated_routes import Flows, Ints, Tree, joined
 
 MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
@@ -34,15 +34,13 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return pipeline traffic from rank q of every stage to rank q of the next; `wrap`: the last sends to the first."""
     pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
-    sources, targets = [one[: len(other)] for one, other in pairs], [other[: len(one)] for one, other in pairs]
-    return _flows(_joined(sources), _joined(targets), size)
+    return joined([_flows(one[: len(other)], other[: len(one)], size) for one, other in pairs])
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
     """Return the traffic of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
-    several = [group for group in groups if len(group) > 1]
-    each = np.concatenate([*(np.full(len(group), size / len(group)) for group in several), np.empty(0)])
-    return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
+    several = (group for group in groups if len(group) > 1)
+    return joined([_flows(group, np.roll(group, -1), size / len(group)) for group in several])
 
 
 def allreduce_steps(groups: list[Ints]) -> int:
@@ -55,13 +53,12 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
-    source, target, each = list[Ints](), list[Ints](), [np.empty(0)]
+    parts = list[Flows]()
     for group in (group for group in groups if len(group) > 1):
         others = np.arange(1, len(group))
-        source.append(np.repeat(group, len(others)))
-        target.append(group[(np.arange(len(group))[:, None] + others) % len(group)].ravel())
-        each.append(np.full(len(source[-1]), size / len(others)))
-    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate(each))
+        target = group[(np.arange(len(group))[:, None] + others) % len(group)].ravel()
+        parts.append(_flows(np.repeat(group, len(others)), target, size / len(others)))
+    return joined(parts)
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
@@ -115,10 +112,6 @@ def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, f
 
 def _flows(source: Ints, target: Ints, size: float) -> Flows:
     return Flows(source=source, target=target, size=np.full(len(source), float(size)))
-
-
-def _joined(parts: list[Ints]) -> Ints:
-    return np.concatenate([*parts, np.empty(0, np.int64)])
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
-from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_to_reach
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_splits, count_to_reach
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
@@ -60,8 +60,8 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
     for (g, i), count in taken.items():
         if count:
             on[g].add(i)
-    across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
-    return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
+    split, extra, across, *_ = (*count_splits(on, [leaf.path for leaf in leaves]), 0)
+    return split, extra, across
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:

@@ -455,12 +455,38 @@ class LevelModel:
 
 
 def improve(solution: Solution[Any], options: Options, model_of: Callable[[int], LevelModel | None]) -> None:
-    """Search each level of a placement that is not at its bound, while those before it are and time is left."""
+    """Search each level of a placement that is not at its bound, while those before it are and time is left.
+
+    Better packings are kept, and a level's bound is raised to the smallest that its runs prove.
+    """
     for level in range(solution.searched):
-        if solution.values[level] > solution.bounds[level]:
-            model = model_of(level)
-            if model is not None and not solution.deadline.passed:
-                _search(model, solution, level, options)
+        search = model_of(level) if solution.values[level] > solution.bounds[level] else None
+        if search is not None and not solution.deadline.passed:
+            goals, model, proofs = search.goals, search.model, list[int]()
+            for goal, value in zip(goals[:level], solution.values, strict=False):
+                model.add(goal <= value).with_name("keep_the_levels_before")
+            model.add(goals[level] >= solution.bounds[level]).with_name("respect_the_analytic_bound")
+            model.minimize(goals[level])
+            exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
+            for run in search.runs:
+                value = solution.values[level]
+                if value <= solution.bounds[level] or solution.interrupted:
+                    break
+                if exclude:
+                    model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+                outcome = run(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
+                solution.interrupted = outcome.stop is Stop.INTERRUPTED
+                solution.variables += len(model.proto.variables)
+                solution.constraints += len(model.proto.constraints)
+                solution.solver = outcome.solver
+                if outcome.solution is not None:
+                    packing, values = search.read(outcome.solution)
+                    if values < solution.values:
+                        solution.packing, solution.values = packing, values
+                proofs.append(_proven(outcome, value if exclude else None))
+            else:
+                lower = solution.bounds
+                solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
         if solution.interrupted or not solution.proven(level):
             return
 
@@ -502,34 +528,6 @@ def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]
     """Return the solver runs that prove a level: one of CP-SAT, whose arithmetic is exact, or two of HiGHS."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
-
-
-def _search(search: LevelModel, solution: Solution[Any], level: int, options: Options) -> None:
-    """Solve one level of a placement, keep better packings, and raise its bound to the smallest that the runs prove."""
-    goals, model, proofs = search.goals, search.model, list[int]()
-    for goal, value in zip(goals[:level], solution.values, strict=False):
-        model.add(goal <= value).with_name("keep_the_levels_before")
-    model.add(goals[level] >= solution.bounds[level]).with_name("respect_the_analytic_bound")
-    model.minimize(goals[level])
-    exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
-    for run in search.runs:
-        value = solution.values[level]
-        if value <= solution.bounds[level] or solution.interrupted:
-            return
-        if exclude:
-            model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-        outcome = run(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
-        solution.interrupted = outcome.stop is Stop.INTERRUPTED
-        solution.variables += len(model.proto.variables)
-        solution.constraints += len(model.proto.constraints)
-        solution.solver = outcome.solver
-        if outcome.solution is not None:
-            packing, values = search.read(outcome.solution)
-            if values < solution.values:
-                solution.packing, solution.values = packing, values
-        proofs.append(_proven(outcome, value if exclude else None))
-    lower = solution.bounds
-    solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:

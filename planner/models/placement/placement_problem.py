@@ -5,7 +5,7 @@ pods and kinds are numbers here.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, Self, TypeVar
@@ -106,16 +106,22 @@ def names(problem: PlacementProblem) -> tuple[str, ...]:
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
     """Compute the value of each level of a placement's objective for a packing, in the order of `names`."""
     weight = sum(problem.kinds[k].weight for k, _ in packing.split)
-    extra = sum(len(pieces) - 1 for _, pieces in packing.split)
-    paths = [{problem.leaves[i].path for i, _ in pieces} for _, pieces in packing.split]
-    crossing = [sum(len({path[tier] for path in on}) > 1 for on in paths) for tier in range(problem.tiers)]
+    on = [{i for i, _ in pieces} for _, pieces in packing.split]
+    _, extra, *crossing = count_splits(on, [leaf.path for leaf in problem.leaves])
     within: Counter[int] = Counter()  # groups by the pod that they are within
     for (i, _), count in packing.whole.items():
         within[problem.leaves[i].pod] += count
-    pods = [{problem.leaves[i].pod for i, _ in pieces} for _, pieces in packing.split]
+    pods = [{problem.leaves[i].pod for i in leaves} for leaves in on]
     within.update(min(own) for own in pods if len(own) == 1)
     across = sum(len(own) > 1 for own in pods)
     return (weight, extra, *crossing, boundaries(problem, +within, across), part_free(problem, used(problem, packing)))
+
+
+def count_splits(on: Sequence[Collection[int]], paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Count groups on several leaves, pieces beyond one a group, and groups across switches of each tier of `paths`."""
+    tiers = range(len(paths[0]) if paths else 0)
+    crossing = (sum(len({paths[i][tier] for i in own}) > 1 for own in on) for tier in tiers)
+    return (sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), *crossing)
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
