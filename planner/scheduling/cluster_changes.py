@@ -32,7 +32,7 @@ from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution, count_to_reach
 from planner.scheduling import placing
-from planner.scheduling.cluster_session import Cluster, opened, options_of
+from planner.scheduling.cluster_session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
 
@@ -284,8 +284,7 @@ def replace_in_files(
     topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
-    placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
-    cluster.set_busy(taken)
+    placed, cluster = read_placement(running), Cluster(topology, busy=busy)
     hosts = read_hosts(failed, "--replace")
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"

@@ -1,6 +1,6 @@
 """Simulation requests and their results: a pattern over a transport on a plan's site or a fabric, seed by seed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,29 @@ def simulate(
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
+    together, first = list[PatternTail](), 0
+    for pattern in request.patterns if several else ():
+        own = slice(first, first + len(pattern.flows(seeds[0])))
+        rates = []  # of each seed with the other patterns and alone
+        for seed, ends in zip(seeds, times, strict=True):
+            flows = request.flows(seed)
+            size = np.zeros(len(flows))
+            size[own] = flows.size[own]
+            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
+            busiest = busiest_bytes(replace(flows, size=size))
+            rates.append((ends[own].max() / busiest, alone[own].max() / busiest))
+        first = own.stop
+        mean, apart = (np.mean(rates, axis=0) * request.tree.host_rate).tolist()
+        together.append(
+            PatternTail(
+                pattern=pattern.name,
+                flows=own.stop - own.start,
+                mean_line_rates=mean,
+                alone_line_rates=apart,
+                assumed_line_rates=pattern.assumed,
+                assumed_together_line_rates=pattern.assumed_together,
+            )
+        )
     return Simulation(
         name=request.name,
         simulated=request.simulated,
@@ -161,32 +184,9 @@ def simulate(
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([run.line_rates for run in runs])),
         assumed_line_rates=None if several else request.patterns[0].assumed,
-        together=tuple(_together(request, seeds, times)) if several else (),
+        together=tuple(together),
         overlap=request.overlap,
     )
-
-
-def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
-    first = 0
-    for pattern in request.patterns:
-        tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
-        for seed, ends in zip(seeds, times, strict=True):
-            flows = request.flows(seed)
-            size = np.zeros(len(flows))
-            size[own] = flows.size[own]
-            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
-            busiest = busiest_bytes(replace(flows, size=size))
-            tails.append((ends[own].max() / busiest, alone[own].max() / busiest))
-        first = own.stop
-        together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
-        yield PatternTail(
-            pattern=pattern.name,
-            flows=own.stop - own.start,
-            mean_line_rates=together,
-            alone_line_rates=apart,
-            assumed_line_rates=pattern.assumed,
-            assumed_together_line_rates=pattern.assumed_together,
-        )
 
 
 def busiest_bytes(flows: Flows) -> float:

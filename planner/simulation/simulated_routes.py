@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -275,11 +276,10 @@ class Alive:
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
-            back = words(seed, plane, 2 * t + 1, chosen)
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, tree.subtree(end, t), position)
                 alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
+                wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
                 lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
@@ -312,17 +312,17 @@ class Classes:
     """Classes of positions of a tree with failed cables, over which flows split evenly (packet spraying)."""
 
     def __init__(self, alive: Alive) -> None:
-        self.tree, self.counts = alive.tree, alive.counts
+        self.tree, self.counts, tree = alive.tree, alive.counts, alive.tree
         # The positions of each tier to which, or above which, a cable has failed anywhere, from the top tier.
         touched = list[np.ndarray]()
-        above: np.ndarray = np.zeros(self.tree.widths[-1], bool)
-        for tier in reversed(range(self.tree.tiers)):
-            touched.append((self.counts[tier] < self.tree.bundle[tier]).any(axis=(0, 1)) | above)
-            above = np.asarray(touched[-1].reshape(self.tree.widths[tier], self.tree.up[tier]).any(axis=1))
+        above: np.ndarray = np.zeros(tree.widths[-1], bool)
+        for tier in reversed(range(tree.tiers)):
+            touched.append((self.counts[tier] < tree.bundle[tier]).any(axis=(0, 1)) | above)
+            above = np.asarray(touched[-1].reshape(tree.widths[tier], tree.up[tier]).any(axis=1))
         columns: list[tuple[int, int, int, int, bool]] = [(-1, 0, 1, 1, True)]
         self.levels = [PositionClasses(*map(np.array, zip(*columns, strict=True)))]
         # A tier up, positions that failures touch are by themselves, and other siblings are one.
-        for up, apart_above in zip(self.tree.up, reversed(touched), strict=True):
+        for up, apart_above in zip(tree.up, reversed(touched), strict=True):
             below, columns = columns, []
             for parent, (_, first, _, many, apart) in enumerate(below):
                 own = np.flatnonzero(apart_above[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
@@ -332,12 +332,8 @@ class Classes:
                     at = int(np.setdiff1d(np.arange(up), own)[0])
                     columns.append((parent, first * up + at, rest, many * rest, False))
             self.levels.append(PositionClasses(*map(np.array, zip(*columns, strict=True))))
-
-    @cached_property
-    def offsets(self) -> list[int]:
-        """Return the number of the first cable class below each tier in one plane and direction, and of all classes."""
-        sizes = [self.tree.subtrees[tier] * len(level.parent) for tier, level in enumerate(self.levels[1:])]
-        return [0, *np.cumsum(sizes).tolist()]
+        sizes = (subtrees * len(level.parent) for subtrees, level in zip(tree.subtrees, self.levels[1:], strict=False))
+        self.offsets = [0, *accumulate(sizes)]  # of the classes of cables below each tier, and of all
 
     def live(self, t: int, plane: int) -> Ints:
         """Count the live cables from one switch below tier t + 1 to each class of positions, by subtree."""
@@ -352,11 +348,6 @@ class Classes:
             cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
             one[plane].append((cables * self.tree.rates[tier]).ravel())
         return self.tree.directed([np.concatenate(own) for own in one])
-
-    def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
-        """Return the link number of the cable class from each subtree to each class of tier t + 1: subtree by class."""
-        count = len(self.levels[t + 1].parent)
-        return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * count + np.arange(count)
 
     def entries(self, tier: int) -> int:
         """Count the cable classes on the routes of a flow that turns round at a tier, in one plane."""
@@ -380,7 +371,10 @@ class Classes:
             level, here = self.levels[t + 1], ups[t] * alive[t + 1]
             total = np.add.reduceat(here, level.starts, axis=1)
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
-            loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
+            count = len(level.parent)
+            for down in (0, 1):  # links are numbered by plane, direction, tier, subtree and class
+                first = (2 * plane + down) * self.offsets[-1] + self.offsets[t]
+                loads.append((first + ends[down][t][:, None] * count + np.arange(count), share))
         return loads
 
 
