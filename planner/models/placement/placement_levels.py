@@ -221,16 +221,9 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
         return goals
     split = sum(chain.items[k] for chain in flows.chains.values() for k in range(len(problem.kinds)))
     crossing = [split - sum(sum(own) for own in flows.within(tier).values()) for tier in range(problem.tiers)]
-    boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
-    wasteful = sum(variable for need, variable in closed if need < 0)
-    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + wasteful
-    return [*goals, *crossing, boundaries, part_free]
-
-
-def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
-    """Count neighbouring groups not in one pod in the CP-SAT flow model: exactly along one line, else from below."""
-    # Every pod in use and every group across pods is a run of some line; a line not within a pod has a boundary.
-    problem, lines = flows.q, flows.q.groups // flows.q.line
+    # Neighbouring groups not in one pod are counted exactly along one line, else from below: every pod in use and every
+    # group across pods is a run of some line; a line not within a pod has a boundary.
+    lines = problem.groups // problem.line
     # Of each pod the groups within it: whole ones, and split ones that are local to it.
     inside = {pod: [arc for (own, _, _), arc in flows.arcs.items() if own == pod] for pod in flows.pods}
     for pod, members in flows.within(0).items():
@@ -238,17 +231,18 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
     for pod, groups in inside.items():
         flows.require(f"count_pods_with_groups[{pod}]", sum(groups) <= problem.groups * used[pod])
-    runs = cp_model.LinearExpr.sum([*used.values(), across]) - lines
-    if problem.line >= problem.groups:
-        return runs
-    boundaries = flows.model.new_int_var(0, problem.groups, "boundaries")
-    flows.require("count_runs_of_pods", boundaries >= runs)
-    if problem.line > 1:
-        within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
-        for pod, groups in inside.items():
-            flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
-        flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
-    return boundaries
+    boundaries: Expr = cp_model.LinearExpr.sum([*used.values(), *crossing[:1]]) - lines
+    if problem.line < problem.groups:
+        runs, boundaries = boundaries, flows.model.new_int_var(0, problem.groups, "boundaries")
+        flows.require("count_runs_of_pods", boundaries >= runs)
+        if problem.line > 1:
+            within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
+            for pod, groups in inside.items():
+                flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
+            flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
+    wasteful = sum(variable for need, variable in closed if need < 0)
+    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + wasteful
+    return [*goals, *crossing, boundaries, part_free]
 
 
 def sizes_of(problem: PlacementProblem) -> list[int]:
@@ -259,7 +253,18 @@ def sizes_of(problem: PlacementProblem) -> list[int]:
 def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
     """Return the packing of a CP-SAT solution: whole groups, and the pieces of split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
-    split = [] if flows.by_pod else list(_gathered(flows, values, packing))
+    split, spanning = list[Split](), list[tuple[Counter[int], Counter[int]]]()
+    if not flows.by_pod:  # pieces are within a pod where leaves can be exchanged so, else pod by pod along the chain
+        exchange = Exchange(flows.q, packing, walk(flows, values, 0, packing))
+        for items, used in sorted(_followed(sizes, flows.chains[0, 0], values), key=lambda chain: -chain[1].total()):
+            holes = exchange.gather(used)
+            if holes is None:
+                spanning.append((items, used))
+            else:
+                split.extend(split_chain(sizes, items, holes))
+        rest = exchange.rest()
+        for items, used in spanning:
+            split.extend(split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements())))
     shares: dict[tuple[int, int], list[Split]] = {}  # that chains send up
     for at, chain in flows.chains.items() if flows.by_pod else ():
         free: dict[int, list[list[Piece]]] = {}  # of the holes or shares to take, by units
@@ -301,8 +306,26 @@ class Exchange:
         holes = sorted(wanted.elements(), reverse=True)
         for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
             rooms = self._free_of(pod, holes)
-            if rooms is not None:
-                return [(self._take(pod, room, hole), hole) for room, hole in zip(rooms, holes, strict=True)]
+            if rooms is None:
+                continue
+            pieces, whole = list[Piece](), self.packing.whole
+            for room, hole in zip(rooms, holes, strict=True):
+                # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
+                here, there = self.by_pod[pod][room], self.by_hole[room, hole]
+                i = min(here & there, default=min(here))
+                if self.hole[i] != hole:
+                    j, other = min(there), self.hole[i]
+                    for k in range(len(self.q.kinds)):
+                        whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+                    self.by_hole[room, other].remove(i)
+                    self.by_hole[room, other].add(j)
+                    there.remove(j)
+                    self.hole[i], self.hole[j] = hole, other
+                else:
+                    there.remove(i)
+                here.remove(i)
+                pieces.append((i, hole))
+            return pieces
         return None
 
     def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
@@ -332,23 +355,6 @@ class Exchange:
 
         return chosen if search(0) else None
 
-    def _take(self, pod: int, room: int, hole: int) -> int:
-        """Return a leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more."""
-        here, there, whole = self.by_pod[pod][room], self.by_hole[room, hole], self.packing.whole
-        i = min(here & there, default=min(here))
-        if self.hole[i] != hole:
-            j, other = min(there), self.hole[i]
-            for k in range(len(self.q.kinds)):
-                whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
-            self.by_hole[room, other].remove(i)
-            self.by_hole[room, other].add(j)
-            there.remove(j)
-            self.hole[i], self.hole[j] = hole, other
-        else:
-            there.remove(i)
-        here.remove(i)
-        return i
-
     def rest(self) -> dict[int, list[int]]:
         """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
         rest: dict[int, list[int]] = {}
@@ -374,21 +380,6 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
                 at[units - kind.size] += moving[:count]
                 moving = moving[count:]
     return resting_at
-
-
-def _gathered(flows: JobPlacementModel, values: Values, packing: Packing) -> Iterator[Split]:
-    """Yield split groups of chains that know no pods, with pieces within a pod where leaves can be exchanged so."""
-    sizes = [kind.size for kind in flows.q.kinds]
-    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
-    for items, used in sorted(_followed(sizes, flows.chains[0, 0], values), key=lambda chain: -chain[1].total()):
-        holes = exchange.gather(used)
-        if holes is None:
-            spanning.append((items, used))
-        else:
-            yield from split_chain(sizes, items, holes)
-    rest = exchange.rest()
-    for items, used in spanning:  # pod by pod along the chain
-        yield from split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements()))
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
