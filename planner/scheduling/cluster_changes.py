@@ -157,15 +157,14 @@ def preempt(
         given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules}",
     )
     if chosen is None:
-        if problem.need > problem.free:
-            reason = f"{placing.does_not_fit(cluster, job, problem, seed).reason} with every running job stopped"
-        else:
+        placed = placing.does_not_fit(cluster, job, problem, seed)
+        reason = f"{placed.reason} with every running job stopped"
+        if problem.need <= problem.free:
             none = "no choice of jobs to stop leaves room for"
             none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
-        own = {"lower_bound_split": 0, "figures": (), "reason": reason, "certificate": certificate}
-        placed = placing.placed_on(cluster, job, (), **own)
+        placed = placed.replaced(reason=reason, certificate=certificate)
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)

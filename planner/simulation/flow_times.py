@@ -278,7 +278,7 @@ class LocalView:
         self.seed, self.packet = seed, packet_bytes
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
-        self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
+        self.ends = [(flows.source // span, flows.target // span) for span in tree.spans[: tree.tiers]]
         flow = np.tile(np.arange(count), planes * FLOWLETS)
         passing = [np.flatnonzero(self.meeting[flow] > tier) for tier in range(tree.tiers)]
         ends = [

@@ -96,15 +96,11 @@ class Tree:
         """Return the number of the first cable below each tier's switches of the simulated network."""
         return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
 
-    def subtree(self, slots: Ints, tier: int) -> Ints:
-        """Return the subtree of a tier of the simulated network that each host slot is in."""
-        return slots // self.spans[tier]
-
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""
         meeting = np.zeros(len(one), np.int64)
         for tier in range(self.tiers):
-            meeting += self.subtree(one, tier) != self.subtree(other, tier)
+            meeting += one // self.spans[tier] != other // self.spans[tier]
         return meeting
 
     def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
@@ -270,14 +266,14 @@ class Alive:
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
             next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
-            here = self.counts[t][plane, tree.subtree(flows.source[chosen], t)[:, None], next_hops]
+            here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
             upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
             pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
-                cable = tree.cable(t, tree.subtree(end, t), position)
+                cable = tree.cable(t, end // tree.spans[t], position)
                 alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
                 wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
                 lane = (alive <= wanted[:, None]).sum(axis=1)
@@ -356,7 +352,7 @@ class Classes:
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
         """Return the cable classes of every hop of flows, with their shares split evenly over live next hops."""
         both = flows.source[chosen], flows.target[chosen]
-        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
+        ends = [[end // self.tree.spans[t] for t in range(tier)] for end in both]
         ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
         # Which classes lead to the target of each flow, tier by tier.
         alive = [np.ones((len(chosen), 1), bool)]

@@ -209,11 +209,6 @@ class Store:
         rows = Path(os.path.realpath(self.path))
         return rows.with_name(f".{rows.name}.lock")
 
-    @property
-    def finished(self) -> frozenset[str]:
-        """The keys of a sweep's points that need no solve: a failed one is tried once more."""
-        return frozenset(row.key for row in latest(self.rows) if row.status != FAILED)
-
     def append(self, row: Row) -> None:
         """Write a sweep's row in one piece, and return once it is on disk."""
         line = _line_of(row).encode()

@@ -183,7 +183,7 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
         try:
             with uninterrupted():
                 from planner.models.placement.placement_levels import improve, level_model
-            improve(solution, options, partial(level_model, problem, solution, options))
+            improve(solution, options, partial(level_model, problem, solution))
         except KeyboardInterrupt:
             solution.interrupted = True
     return solution.outcome()

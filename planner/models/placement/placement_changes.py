@@ -50,7 +50,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             from planner.models.placement.placement_levels import improve
 
-            improve(solution, options, lambda _: _formulate(leaves, kept, groups, options))
+            improve(solution, options, lambda _: _formulate(leaves, kept, groups))
     return solution.outcome()
 
 
@@ -105,12 +105,10 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
     return kept
 
 
-def _formulate(
-    leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
-) -> "LevelModel":
+def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> "LevelModel":
     from ortools.sat.python import cp_model
 
-    from planner.models.placement.placement_levels import LevelModel, runs_of
+    from planner.models.placement.placement_levels import LevelModel
 
     model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
     splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))
@@ -148,7 +146,7 @@ def _formulate(
 
     standing = sum(len(group.stays) - 1 for group in groups)
     goals = [sum(splits), sum(news) + standing, sum(crossings)]
-    return LevelModel(model=model, goals=goals, read=read, runs=runs_of(options, "cpsat"))
+    return LevelModel(model=model, goals=goals, read=read, usual="cpsat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
@@ -437,12 +437,12 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelModel:
-    """A solver model of one level of a placement, its reader of solutions, and the runs that must agree on a proof."""
+    """A solver model of one level of a placement, its reader of solutions, and the solver that usually proves it."""
 
     model: cp_model.CpModel
     goals: Sequence[Expr]  # of all levels
     read: Callable[[Values], tuple[Any, tuple[int, ...]]]  # a solution as an incumbent, and the values of its levels
-    runs: tuple[Callable[..., Outcome[Values]], ...]
+    usual: Literal["cpsat", "highs"]
 
 
 def improve(solution: Solution[Any], options: Options, model_of: Callable[[int], LevelModel | None]) -> None:
@@ -458,14 +458,17 @@ def improve(solution: Solution[Any], options: Options, model_of: Callable[[int],
                 model.add(goal <= value).with_name("keep_the_levels_before")
             model.add(goals[level] >= solution.bounds[level]).with_name("respect_the_analytic_bound")
             model.minimize(goals[level])
-            exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
-            for run in search.runs:
+            # CP-SAT's arithmetic is exact; of HiGHS two runs must agree on a proof.
+            run = linear_runner(options.solver, usual=search.usual)
+            exclude = (options.solver or search.usual) != "cpsat"
+            # A proof that nothing is better is quicker than one of the optimum.
+            for solve in (run, partial(run, presolve=False)) if exclude else (run,):
                 value = solution.values[level]
                 if value <= solution.bounds[level] or solution.interrupted:
                     break
                 if exclude:
                     model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-                outcome = run(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
+                outcome = solve(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
                 solution.interrupted = outcome.stop is Stop.INTERRUPTED
                 solution.variables += len(model.proto.variables)
                 solution.constraints += len(model.proto.constraints)
@@ -482,9 +485,7 @@ def improve(solution: Solution[Any], options: Options, model_of: Callable[[int],
             return
 
 
-def level_model(
-    problem: PlacementProblem, solution: Solution[Packing], options: Options, level: int
-) -> LevelModel | None:
+def level_model(problem: PlacementProblem, solution: Solution[Packing], level: int) -> LevelModel | None:
     """Build the solver model of one level of a placement; None where it is too large for the time that is left."""
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
@@ -511,14 +512,7 @@ def level_model(
 
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-    runs = runs_of(options, "highs" if tight else "cpsat")
-    return LevelModel(model=flows.model, goals=levels(flows), read=read, runs=runs)
-
-
-def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
-    """Return the solver runs that prove a level: one of CP-SAT, whose arithmetic is exact, or two of HiGHS."""
-    run = linear_runner(options.solver, usual=usual)
-    return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
+    return LevelModel(model=flows.model, goals=levels(flows), read=read, usual="highs" if tight else "cpsat")
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
