@@ -114,7 +114,8 @@ def placement(
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
-    closed = split_at_least(job, free) if free and level is not None else solution.min_split
+    data = job.kinds[0]
+    closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
     return placed_on(
         cluster,
@@ -159,12 +160,6 @@ def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], fr
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
     return figures
-
-
-def split_at_least(job: Job, free: Sequence[int]) -> int:
-    """Bound the split groups of a job of one kind by the free nodes of each leaf of a cluster alone."""
-    (kind,) = job.kinds
-    return lower_bound_split(free, kind.count, kind.size)
 
 
 def splits_on(cluster: "Cluster", groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
@@ -283,6 +278,7 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
     for tier, value in enumerate(across if parts == "groups" else ()):
         name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
+    one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
     return placed_on(
@@ -291,7 +287,7 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
         placed,
         order="name",
         stopped=stop.value,
-        lower_bound_split=least["split groups"] if parts == "groups" else split_at_least(job, left),
+        lower_bound_split=least["split groups"] if parts == "groups" else lower_bound_split(left, one.count, one.size),
         figures=(*figures, *crossing),
         certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )

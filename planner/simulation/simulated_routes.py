@@ -298,11 +298,6 @@ class PositionClasses:
     many: Ints  # positions in all
     apart: np.ndarray  # a failure touches it
 
-    @cached_property
-    def starts(self) -> Ints:
-        """Return the first class of positions of routes below each class of the tier under it; every one has some."""
-        return np.flatnonzero(np.diff(self.parent, prepend=-1))
-
 
 class Classes:
     """Classes of positions of a tree with failed cables, over which flows split evenly (packet spraying)."""
@@ -358,14 +353,16 @@ class Classes:
         alive = [np.ones((len(chosen), 1), bool)]
         for t in range(tier):
             alive.append(alive[-1][:, self.levels[t + 1].parent] & (ups[t] > 0) & (downs[t] > 0))
+        # The first class above each class of the tier under it; every one has some.
+        starts = [np.flatnonzero(np.diff(level.parent, prepend=-1)) for level in self.levels[1:]]
         for t in reversed(range(tier)):
-            alive[t] &= np.logical_or.reduceat(alive[t + 1], self.levels[t + 1].starts, axis=1)
+            alive[t] &= np.logical_or.reduceat(alive[t + 1], starts[t], axis=1)
         if not alive[0].all():
             refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
         share, loads = np.ones((len(chosen), 1)), []
         for t in range(tier):
             level, here = self.levels[t + 1], ups[t] * alive[t + 1]
-            total = np.add.reduceat(here, level.starts, axis=1)
+            total = np.add.reduceat(here, starts[t], axis=1)
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
             count = len(level.parent)
             for down in (0, 1):  # links are numbered by plane, direction, tier, subtree and class
