@@ -1,7 +1,7 @@
 """Changes on a cluster: jobs placed together, preempted, moved, repaired and resized; each result carries its proof."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution, count_to_reach
+from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
 from planner.scheduling import placing
 from planner.scheduling.cluster_session import Cluster, options_of
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Stop
 from planner.units import bounded
 
 
@@ -374,69 +374,54 @@ def _mended(
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
     taken_now = cluster.taken(stay | gone, set(running.nodes) - stay - gone)
     counted = placing.in_units(job, cluster.leaves, taken_now)
-    problem = counted.q
-    homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-    if not homes:  # nobody stays, so that any tree will do
-        room = Counter[int]()
-        for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
-            room[stood.tree] += left.free
-        homes = {max(room, key=lambda tree: (room[tree], -tree))}
+    problem, level, found = counted.q, _level(job), levels(job)
     if cluster.trees > 1:
+        homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
+        if not homes:  # nobody stays, so that any tree will do
+            room = Counter[int]()
+            for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
+                room[stood.tree] += left.free
+            homes = {max(sorted(room), key=lambda tree: room[tree])}
         problem = placing.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
-    if outcome.solution is None:
+    solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()
+    if solution is None:
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, free_units, by_rank = outcome.solution.packing, [iter(units) for units in counted.units], dict[int, str]()
-    for g, (slot, units) in enumerate(kept):
-        on = _on(cluster, units)
-        order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
-        coming = iter([next(free_units[i]) for i in order for _ in range(taken[g, i])])
-        whole = [unit if unit is not None else next(coming) for unit in units]
-        by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
-    nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
-    placed = _placement(cluster, job, problem.leaves, nodes, outcome, options, running=stay)
-    if gone:
-        pairs = enumerate(zip(running.nodes, nodes, strict=True))
-        moves = [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
     else:
+        free_units = [iter(units) for units in counted.units]
+        for g, (slot, units) in enumerate(kept):
+            on = _on(cluster, units)
+            order = sorted((i for h, i in solution.packing if h == g), key=lambda i: (-on[i], i))
+            coming = iter([next(free_units[i]) for i in order for _ in range(solution.packing[g, i])])
+            whole = [unit if unit is not None else next(coming) for unit in units]
+            by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
+    nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
+    if gone and nodes:
+        pairs = enumerate(zip(running.nodes, nodes, strict=True))
+        moves += [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
+    elif nodes:
         was, now = set(running.nodes), set(nodes)
         leaving = ((rank, node) for rank, node in enumerate(running.nodes) if node not in now)
         arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
-        moves = [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
+        moves += [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
         moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
-    return Mended(placement=placed, moves=tuple(moves))
-
-
-def _placement(
-    cluster: Cluster,
-    job: Job,
-    leaves: Sequence[Leaf],
-    nodes: tuple[str, ...],
-    outcome: Outcome[Solution[changes.Taken]],
-    options: Options,
-    *,
-    running: Collection[str] = (),
-    reason: str = "",
-) -> Placement:
-    """Return a job's repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
-    solution, level, found = outcome.solution, _level(job), levels(job)
-    values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
+    none = (0,) * len(LEVELS)
+    values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
     rows = zip(LEVELS, values, bounds, map(min, bounds, values), strict=True)
     figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows)
     searched = figures[-len(LEVELS) :]
     if nodes and level is not None:
-        own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
-        free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
-        figures += placing.levels_above(cluster, job, level, nodes, free)
-    return placing.placed_on(
+        own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
+        room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
+        figures += placing.levels_above(cluster, job, level, nodes, room_of)
+    placed = placing.placed_on(
         cluster,
         job,
         nodes,
         lower_bound_split=next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0),
-        figures=tuple(figures) if solution else (),
+        figures=tuple(figures) if solution is not None else (),
         stopped=outcome.stop.value,
         reason=reason,
         certificate=placing.certificate_of(
@@ -448,3 +433,4 @@ def _placement(
             f"every other rank stays on its node; {placing.rules_of(job, cluster.trees)}",
         ),
     )
+    return Mended(placement=placed, moves=tuple(moves))
