@@ -76,38 +76,38 @@ def from_file(path: Path, slots: Ints) -> Flows:
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
         first = ",".join(rows[0]).strip() if rows else ""
         raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first or 'empty'}); add it")
-    flows = [_row(path, number, row, len(slots)) for number, row in enumerate(rows[1:], start=2) if row]
+    flows = list[tuple[int, int, float]]()
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        where = f"{path}: line {number}"
+        if len(row) != len(HEADER):
+            raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
+        ends = []
+        for name, text in zip(HEADER, row[:2], strict=False):
+            try:
+                host = int(text)
+            except ValueError:
+                host = -1
+            if not 0 <= host < len(slots):
+                known = f"a host from 0 to {len(slots) - 1}"
+                raise InputError(f"{where}: {name}: must be {known} (is {text.strip()!r}); fix it there")
+            ends.append(host)
+        try:
+            size = float(row[2])
+        except ValueError:
+            size = math.nan
+        low, high = range_of("bytes", whole=False)
+        if not low <= size <= high:
+            given = row[2].strip()
+            raise InputError(f"{where}: bytes: must be a number from {low:g} to {high:g} (is {given!r}); fix it there")
+        if ends[0] == ends[1]:
+            raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
+        flows.append((ends[0], ends[1], size))
     if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
-    source, target, size = (np.asarray(column) for column in zip(*flows, strict=True))
-    return Flows(source=slots[source], target=slots[target], size=size.astype(float))
-
-
-def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, float]:
-    where = f"{path}: line {line}"
-    if len(row) != len(HEADER):
-        raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
-    ends = []
-    for name, text in zip(HEADER, row[:2], strict=False):
-        try:
-            host = int(text)
-        except ValueError:
-            host = -1
-        if not 0 <= host < hosts:
-            known = f"a host from 0 to {hosts - 1}"
-            raise InputError(f"{where}: {name}: must be {known} (is {text.strip()!r}); fix it there")
-        ends.append(host)
-    try:
-        size = float(row[2])
-    except ValueError:
-        size = math.nan
-    low, high = range_of("bytes", whole=False)
-    if not low <= size <= high:
-        given = row[2].strip()
-        raise InputError(f"{where}: bytes: must be a number from {low:g} to {high:g} (is {given!r}); fix it there")
-    if ends[0] == ends[1]:
-        raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
-    return ends[0], ends[1], size
+    source, target, sizes = (np.asarray(column) for column in zip(*flows, strict=True))
+    return Flows(source=slots[source], target=slots[target], size=sizes.astype(float))
 
 
 def _flows(source: Ints, target: Ints, size: float) -> Flows:
