@@ -14,9 +14,9 @@ from planner.cluster import (
     Placement,
     Slot,
     blocks,
-    groups_of,
     levels,
     line,
+    mesh_groups,
     natural,
     numbering,
     slots,
@@ -155,7 +155,8 @@ def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], fr
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
     for level in levels(job)[at + 1 :]:
-        own = groups_of(job, level.axis)
+        others = [axis for axis in job.mesh or {} if axis != level.axis]
+        own = [ranks for _, ranks in mesh_groups(job, [level.axis], others)]
         value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
