@@ -256,7 +256,6 @@ def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[in
 
 Unit = tuple[str, ...]
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
-LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
 @bounded
@@ -407,11 +406,12 @@ def _mended(
         arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
         moves += [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
         moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
-    none = (0,) * len(LEVELS)
+    none = (0,) * changes.LEVELS
     values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
-    rows = zip(LEVELS, values, bounds, map(min, bounds, values), strict=True)
-    figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows)
-    searched = figures[-len(LEVELS) :]
+    named = problems.group_levels("groups" if level is None else found[level].what, 1)
+    rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
+    figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows, changes.LEVELS)
+    searched = figures[-changes.LEVELS :]
     if nodes and level is not None:
         own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
         room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
@@ -420,7 +420,7 @@ def _mended(
         cluster,
         job,
         nodes,
-        lower_bound_split=next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0),
+        lower_bound_split=next((figure.bound for figure in figures if figure.name == "split groups"), 0),
         figures=tuple(figures) if solution is not None else (),
         stopped=outcome.stop.value,
         reason=reason,

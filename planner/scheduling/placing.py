@@ -109,8 +109,12 @@ def placement(
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
     order = slots(job) if level is None else blocks(job, level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    rows = zip(problems.names(problem), solution.values, solution.bounds, solution.analytic, strict=True)
-    searched = figures_of(job, level, rows)
+    what = "groups" if level is None else levels(job)[level].what
+    named = problems.names(problem, what)
+    if level is not None and (axes := numbering(job, level)):
+        named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
+    rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
+    searched = figures_of(job, level, rows, 2 + problem.tiers)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
@@ -128,24 +132,16 @@ def placement(
     )
 
 
-def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]]) -> list[Figure]:
-    """Return a placement's figures from names, values and two bounds, of a mesh by the axis of the level placed.
+def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]], groups: int) -> list[Figure]:
+    """Return a placement's figures from names, values and two bounds; of a mesh the levels inside `at` are whole.
 
-    The levels inside are whole.
+    The first `groups` rows count blocks of the level placed, which hold some groups each.
     """
     found, figures = levels(job), list[Figure]()
     for inner in found[: at or 0]:
         figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
-    for own, *proven in rows:
-        name, each = own, 1
-        if at is not None and own.startswith("boundaries"):
-            axis = next(reversed(numbering(job, at)), None)
-            along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-            name = f"boundaries across pods {along}"
-        elif at is not None and not own.startswith("leaves"):
-            each, what = found[at].groups, found[at].what
-            if found[at].axis != "data":
-                name = f"{own} of {what}" if own == "extra pieces" else own.replace("groups", what)
+    for i, (name, *proven) in enumerate(rows):
+        each = found[at].groups if at is not None and i < groups else 1
         value, bound, analytic = (count * each for count in proven)
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
     return figures
@@ -245,8 +241,8 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
     runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
-    names = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
-    for i, run in groupby(names, key=cluster.leaf_of.__getitem__):
+    by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
+    for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
         nodes = list(run)
         if i in runs:
             between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
@@ -267,7 +263,9 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
     least[f"split {parts}"] = problems.min_split_weight(left, kinds)
     members, split, extra = best.values
-    rows = [(f"split {parts}", split), ("extra pieces" if parts == "groups" else f"extra pieces of {parts}", extra)]
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
+    names = problems.group_levels(parts, len(across))
+    rows = [(names[0], split), (names[1], extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
         rows.insert(0, ("split members", members))
     figures, crossing = list[Figure](), list[Figure]()
@@ -275,9 +273,7 @@ def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Option
         bound = value if proved else min(value, least.get(name, 0))
         analytic = min(bound, least.get(name, 0))
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
-    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
-    for tier, value in enumerate(across if parts == "groups" else ()):
-        name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
+    for name, value in zip(names[2:], across, strict=True) if parts == "groups" else ():
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
     one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT

@@ -94,13 +94,19 @@ class Packing:
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
-def names(problem: PlacementProblem) -> tuple[str, ...]:
+def group_levels(what: str, tiers: int) -> list[str]:
+    """Name the counts of groups on several leaves: split, extra pieces, across pods, and across switches above."""
+    extra = "extra pieces" if what == "groups" else f"extra pieces of {what}"
+    above = ["pods", *(f"switches of tier {tier}" for tier in range(3, tiers + 2))]
+    return [f"split {what}", extra, *(f"{what} across {switches}" for switches in above[:tiers])]
+
+
+def names(problem: PlacementProblem, what: str = "groups", along: str = "in the best order") -> tuple[str, ...]:
     """Name the levels of a placement's objective in their order, each minimal given those before it."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, problem.tiers + 2))]
-    weighted = {kind.weight for kind in problem.kinds} != {1}
-    first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
-    order = "boundaries across pods " + ("along the pipeline" if problem.follows else "in the best order")
-    return (first, "extra pieces", *crossing[: problem.tiers], order, "leaves left part-free")
+    first, *others = group_levels(what, problem.tiers)
+    if {kind.weight for kind in problem.kinds} != {1}:
+        first = "weight of split groups, in millionths of the heaviest kind's bytes"
+    return (first, *others, f"boundaries across pods {along}", "leaves left part-free")
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
