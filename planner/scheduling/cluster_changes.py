@@ -134,7 +134,7 @@ def preempt(
     _require_one_tree(cluster, "preempt")
     _require_plain(job, "preempt")
     everything = [node for run in running for node in run.placement.nodes]
-    problem = placing.in_units(job, cluster.leaves, cluster.taken(free=everything)).q
+    problem, _ = cluster.problem(job, free=everything)
     costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
@@ -371,9 +371,8 @@ def _mended(
 ) -> Mended:
     """Repair a running job: give each group its missing segments, in the tree of all that stay; name the moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
-    taken_now = cluster.taken(stay | gone, set(running.nodes) - stay - gone)
-    counted = placing.in_units(job, cluster.leaves, taken_now)
-    problem, level, found = counted.q, _level(job), levels(job)
+    problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    level, found = _level(job), levels(job)
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
         if not homes:  # nobody stays, so that any tree will do
@@ -389,7 +388,7 @@ def _mended(
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
     else:
-        free_units = [iter(units) for units in counted.units]
+        free_units = [iter(units) for units in free_of]
         for g, (slot, units) in enumerate(kept):
             on = _on(cluster, units)
             order = sorted((i for h, i in solution.packing if h == g), key=lambda i: (-on[i], i))

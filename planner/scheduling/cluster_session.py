@@ -18,7 +18,7 @@ from planner.instance.instance import Instance
 from planner.instance.validate import validated
 from planner.models import Options
 from planner.models.placement.place_job import solve_in_one_tree
-from planner.models.placement.placement_problem import LeafNodes, leaves_of
+from planner.models.placement.placement_problem import PlacementProblem
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics
@@ -43,14 +43,11 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
-class Cluster:
+class Cluster(placing.LeafMap):
     """A cluster's topology with the nodes that are busy or broken; every method may be called from several threads."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
-        self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
-        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
-        self.trees = len({leaf.tree for leaf in self.leaves})
+        super().__init__(topology)
         self._busy: set[str] = set()
         self._lock = RLock()
         self.set_busy(busy)
@@ -166,6 +163,13 @@ class Cluster:
         """Return the cluster's nodes that a call may not use: those that are busy but not `free`, and `busy`."""
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
+
+    def problem(
+        self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
+    ) -> tuple[PlacementProblem, list[list[placing.Unit]]]:
+        """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
+        counted = placing.in_units(job, self.leaves, self.taken(busy, free))
+        return counted.q, counted.units
 
 
 def opened(

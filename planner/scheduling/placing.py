@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.cluster import (
     MEMBER,
@@ -13,6 +13,7 @@ from planner.cluster import (
     PlacedGroup,
     Placement,
     Slot,
+    Topology,
     blocks,
     levels,
     line,
@@ -31,8 +32,16 @@ from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
-if TYPE_CHECKING:
-    from planner.scheduling.cluster_session import Cluster
+
+class LeafMap:
+    """The leaves of a cluster's topology in their order, and the leaf of each node."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
+        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
+        self.trees = len({leaf.tree for leaf in self.leaves})
+
 
 Unit = tuple[str, ...]
 Placed = Solution[Packing]
@@ -90,7 +99,7 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 
 
 def placement(
-    cluster: "Cluster",
+    cluster: LeafMap,
     job: Job,
     counted: Counted,
     outcome: Outcome[Placed],
@@ -147,7 +156,7 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
     return figures
 
 
-def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
+def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
     for level in levels(job)[at + 1 :]:
@@ -159,7 +168,7 @@ def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], fr
     return figures
 
 
-def splits_on(cluster: "Cluster", groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
+def splits_on(cluster: LeafMap, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
     """Count a placement's groups of ranks on several leaves, their extra pieces, and those across each tier."""
     on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
     return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
@@ -182,7 +191,7 @@ def certificate_of(
     return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
-def counted_on(cluster: "Cluster", groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
+def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
     """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
     placed = []
     for group in groups:
@@ -193,7 +202,7 @@ def counted_on(cluster: "Cluster", groups: Sequence[Slot], nodes: Sequence[str])
     return {"groups": tuple(placed), "groups_split": split, "extra_pieces": extra, "groups_cross_pod": across}
 
 
-def placed_on(cluster: "Cluster", job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
+def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
     """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
     groups = list(slots(job)) if nodes else []
@@ -201,7 +210,7 @@ def placed_on(cluster: "Cluster", job: Job, nodes: tuple[str, ...], **own: Any) 
 
 
 def does_not_fit(
-    cluster: "Cluster", job: Job, problem: PlacementProblem, seed: int, free: int | None = None
+    cluster: LeafMap, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
 ) -> Placement:
     """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
     size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
@@ -234,7 +243,7 @@ BY_NAME = "ranks in the order of node names"
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
-def place_by_name(cluster: "Cluster", job: Job, taken: set[str], options: Options) -> Placement:
+def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
     """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.

@@ -16,7 +16,7 @@ from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, natural, read_job
 from planner.errors import InputError, PlannerError
 from planner.scheduling.cluster_session import Cluster
-from planner.scheduling.placing import in_units, rules_of
+from planner.scheduling.placing import rules_of
 
 
 def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
@@ -426,7 +426,5 @@ def test_a_leaf_that_is_begun_is_filled_before_another_is(begun: int) -> None:
 
 
 def test_the_problem_of_a_job_comes_with_the_free_units_of_each_leaf() -> None:
-    cluster = Cluster(tree([4, 4], 1))
-    counted = in_units(Job(name="a", mesh={"data": 2}), cluster.leaves, cluster.taken(["n00000"]))
-    assert counted.q.need == 2
-    assert [leaf.free for leaf in counted.q.leaves] == [len(of) for of in counted.units] == [3, 4]
+    problem, units = Cluster(tree([4, 4], 1)).problem(Job(name="a", mesh={"data": 2}), busy=["n00000"])
+    assert problem.need == 2 and [leaf.free for leaf in problem.leaves] == [len(of) for of in units] == [3, 4]

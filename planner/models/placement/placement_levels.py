@@ -80,7 +80,7 @@ class JobPlacementModel:
 
 
 def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int) -> JobPlacementModel:
-    """Build the flows of leaves and chains with their rules: all leaves as one pod, or by pod with pools of shares."""
+    """Build the flows of leaves and chains with their rules: all leaves as one pod, or by pod with shares of groups."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
     flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
     for pod, leaves in own.items():
