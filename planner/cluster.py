@@ -358,23 +358,23 @@ class Slot:
     ranks: tuple[int, ...]
 
 
-def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each place along axes of a job's mesh, the first slowest: its name, and the ranks of members before it."""
-    mesh = job.mesh or {}
-    turning = list(mesh)
-    stride = {axis: math.prod(mesh[inner] for inner in turning[i + 1 :]) for i, axis in enumerate(turning)}
-    own = [axis for axis in axes if axis in mesh]
-    for at in product(*(range(mesh[axis]) for axis in own)):
-        along = list(zip(own, at, strict=True))
-        first = job.nodes_per_member * sum(stride[axis] * i for axis, i in along)
-        yield ",".join(f"{axis}={i}" for axis, i in along), first
-
-
-def _groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def mesh_groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
-    ranks = [first + node for _, first in _places(job, inside) for node in range(job.nodes_per_member)]
-    for name, first in _places(job, outside):
-        yield name, tuple(first + rank for rank in ranks)
+    mesh, stride, ranks = job.mesh or {}, dict[str, int](), job.nodes_per_member
+    for axis in reversed(mesh):
+        stride[axis] = ranks
+        ranks *= mesh[axis]
+
+    def places(axes: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Yield each place along axes, the first slowest: its name, and the ranks before it."""
+        own = [axis for axis in axes if axis in mesh]
+        for at in product(*(range(mesh[axis]) for axis in own)):
+            along = list(zip(own, at, strict=True))
+            yield ",".join(f"{axis}={i}" for axis, i in along), sum(stride[axis] * i for axis, i in along)
+
+    within = [first + node for _, first in places(inside) for node in range(job.nodes_per_member)]
+    for name, first in places(outside):
+        yield name, tuple(first + rank for rank in within)
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -386,7 +386,7 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    for label, ranks in _groups(job, ["data"], [axis for axis in job.mesh if axis != "data"]):
+    for label, ranks in mesh_groups(job, ["data"], [axis for axis in job.mesh if axis != "data"]):
         yield Slot(0, f"data[{label}]" if label else "data", ranks)
 
 
@@ -521,9 +521,4 @@ def line(job: Job, level: int) -> int:
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return a mesh level's blocks in the order of their numbers; blocks of the levels inside follow each other."""
     inside = [kept.axis for kept in reversed(levels(job)[: level + 1])]
-    return (Slot(0, name, ranks) for name, ranks in _groups(job, inside, numbering(job, level)))
-
-
-def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
-    """Return the ranks of each group along a mesh's axis, or of each member."""
-    return [ranks for _, ranks in _groups(job, [axis], [other for other in job.mesh or {} if other != axis])]
+    return (Slot(0, name, ranks) for name, ranks in mesh_groups(job, inside, numbering(job, level)))

@@ -130,7 +130,7 @@ def simulate(
         Takes a line now and then.
     """
     from planner.errors import InputError
-    from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named
+    from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request
     from planner.simulation.simulate import simulate as run
 
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
@@ -138,7 +138,7 @@ def simulate(
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
     options = SimulationOptions(
         pattern=pattern,
-        transport=transport_named(transport),
+        transport=transport,
         site=site,
         failed=failed_links,
         hosts=hosts,

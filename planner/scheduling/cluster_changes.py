@@ -1,14 +1,13 @@
 """Changes on a cluster: jobs placed together, preempted, moved, repaired and resized; each result carries its proof."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 from planner.cluster import (
     Defragmentation,
-    Figure,
     Job,
     Mended,
     Move,
@@ -30,11 +29,11 @@ from planner.formats.placed_job import read_placement
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Solution, answer, solve
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Progress
+from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
+from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
 from planner.scheduling import placing
-from planner.scheduling.cluster_session import Cluster, opened, options_of
-from planner.solvers.outcome import Outcome, Stop
+from planner.scheduling.cluster_session import Cluster, options_of
+from planner.solvers.outcome import Stop
 from planner.units import bounded
 
 
@@ -66,10 +65,17 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     if not admitted:
         certificate = placing.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
+    # By bytes in millionths of any job's most, 1 without.
+    given_bytes = {i: [jobs[i].traffic_bytes_per_step.get(kind.name, 0.0) for kind in jobs[i].kinds] for i in admitted}
+    most, without = max(map(max, given_bytes.values())), [i for i, of in given_bytes.items() if not any(of)]
+    if most and without:
+        stated = next(jobs[i].name for i in admitted if i not in without)
+        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {jobs[without[0]].name!r} does not"
+        raise InputError(f"queue: {both}; give them for all jobs or for none")
     kinds = tuple(
-        Kind(kind.size, kind.count, weight)
-        for i, of in zip(admitted, _weights([jobs[i] for i in admitted]), strict=True)
-        for kind, weight in zip(own[i].kinds, of, strict=True)
+        Kind(kind.size, kind.count, round(1e6 * size / most) if most else 1)
+        for i, of in given_bytes.items()
+        for kind, size in zip(own[i].kinds, of, strict=True)
     )
     together = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
@@ -81,9 +87,12 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         mine = range(first, first + len(own[i].kinds))
         whole = Counter({(leaf, k - first): count for (leaf, k), count in solution.packing.whole.items() if k in mine})
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
-        packing, alone = Packing(whole=whole, split=split), placing.Counted(own[i], units, counted[i].level)
-        placements.append(placing.placement(cluster, jobs[i], alone, _stated(own[i], packing, outcome), seed))
-        units = [free[count:] for free, count in zip(units, problems.used(own[i], packing), strict=True)]
+        alone = bounded_packing(own[i], Packing(whole=whole, split=split))
+        # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
+        shared = changed(outcome, solution=alone, stop=alone.outcome().stop)
+        own_units = placing.Counted(own[i], units, counted[i].level)
+        placements.append(placing.placement(cluster, jobs[i], own_units, shared, seed))
+        units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
     if {kind.weight for kind in kinds} != {1}:
@@ -91,20 +100,6 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     in_all = len(solution.packing.split)
     return Queued(placements=tuple(placements), **waits, groups_split=in_all, certificate=certificate)
-
-
-def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
-    """Weigh a queue's groups by bytes in millionths of any job's most, 1 without. InputError: only some have bytes."""
-    given = [[job.traffic_bytes_per_step.get(kind.name, 0.0) for kind in job.kinds] for job in jobs]
-    without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
-    most = max(max(of) for of in given)
-    if not most:
-        return [(1,) * len(of) for of in given]
-    if without:
-        stated = next(job.name for job, of in zip(jobs, given, strict=True) if any(of))
-        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {without[0]!r} does not"
-        raise InputError(f"queue: {both}; give them for all jobs or for none")
-    return [tuple(round(1e6 * traffic / most) for traffic in of) for of in given]
 
 
 def _require_one_tree(cluster: Cluster, what: str) -> None:
@@ -119,15 +114,6 @@ def _require_plain(job: Job, what: str) -> None:
         inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
-
-
-def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """Return one job's share of the outcome of a queue placed together, with its figures' bounds if placed alone."""
-    # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    analytic = problems.bounds(problem)
-    alone = Progress(packing, problems.measure(problem, packing), list(analytic))
-    own = answer(problem, alone, analytic, len(analytic) - 1 - (not problem.follows))
-    return changed(outcome, solution=own.solution, stop=own.stop)
 
 
 @bounded
@@ -171,15 +157,14 @@ def preempt(
         given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules}",
     )
     if chosen is None:
-        if problem.need > problem.free:
-            reason = f"{placing.does_not_fit(cluster, job, problem, seed).reason} with every running job stopped"
-        else:
+        placed = placing.does_not_fit(cluster, job, problem, seed)
+        reason = f"{placed.reason} with every running job stopped"
+        if problem.need <= problem.free:
             none = "no choice of jobs to stop leaves room for"
             none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
-        own = {"lower_bound_split": 0, "figures": (), "reason": reason, "certificate": certificate}
-        placed = placing.placed_on(cluster, job, (), **own)
+        placed = placed.replaced(reason=reason, certificate=certificate)
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
@@ -195,7 +180,15 @@ def defragment(
     # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     _require_one_tree(cluster, "defragment")
-    pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
+    pieces = list[Piece]()
+    for index, job in enumerate(running):
+        rank_of = {node: rank for rank, node in enumerate(job.placement.nodes)}
+        for group in job.placement.groups:
+            on_leaf: dict[int, list[int]] = {}
+            for node in cluster.known(group.nodes):
+                on_leaf.setdefault(cluster.leaf_of[node], []).append(rank_of[node])
+            if job.placement.segment_nodes == 1:
+                pieces += [(index, i, tuple(ranks)) for i, ranks in on_leaf.items()]
     movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
     busy = cluster.busy.union(*(run.placement.nodes for run in running))
     own = [tuple(len(ranks) for _, at, ranks in pieces if at == i) for i in range(len(cluster.leaves))]
@@ -205,7 +198,7 @@ def defragment(
     outcome = changes.minimize_moves(loads, leaves, options_of(time_limit, seed))
     steps = None
     if outcome.solution is not None:
-        targets = _targets(cluster, pieces, outcome.solution.at_end)
+        targets = _targets(cluster, pieces, outcome.solution)
         steps = changes.in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
         moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
@@ -224,9 +217,20 @@ def defragment(
     )
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    freed = tuple(cluster.leaves[i].name for i in outcome.solution.leaves)
-    moves = tuple(_named_moves(cluster, running, pieces, steps, busy))
-    return Defragmentation(leaves=freed, moves=moves, certificate=certificate)
+    still_used = {i for i, _ in outcome.solution}
+    emptied = (i for i, load in enumerate(loads) if load.pieces and not load.fixed and i not in still_used)
+    freed = tuple(cluster.leaves[i].name for i in emptied)
+    moves, taken_by = list[Move](), set(busy)
+    on = [[running[index].placement.nodes[rank] for rank in ranks] for index, _, ranks in pieces]
+    for piece, to in steps:  # a piece takes the first free nodes of its leaf
+        index, _, ranks = pieces[piece]
+        fresh = [node for node in cluster.leaves[to].nodes if node not in taken_by][: len(ranks)]
+        for rank, old, new in zip(ranks, on[piece], fresh, strict=True):
+            moves.append(Move(job=running[index].placement.job, rank=rank, old=old, new=new))
+        taken_by.difference_update(on[piece])
+        taken_by.update(fresh)
+        on[piece] = fresh
+    return Defragmentation(leaves=freed, moves=tuple(moves), certificate=certificate)
 
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
@@ -250,41 +254,8 @@ def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[in
     return targets
 
 
-def _named_moves(
-    cluster: Cluster,
-    running: Sequence[Running],
-    pieces: Sequence[Piece],
-    steps: Iterable[tuple[int, int]],
-    busy: Collection[str],
-) -> Iterable[Move]:
-    """Name the nodes of each move of a defragmentation, in order: a piece takes the first free nodes of its leaf."""
-    taken = set(busy)
-    on = {piece: [running[at].placement.nodes[rank] for rank in ranks] for piece, (at, _, ranks) in enumerate(pieces)}
-    for piece, to in steps:
-        index, _, ranks = pieces[piece]
-        fresh = [node for node in cluster.leaves[to].nodes if node not in taken][: len(ranks)]
-        for rank, old, new in zip(ranks, on[piece], fresh, strict=True):
-            yield Move(job=running[index].placement.job, rank=rank, old=old, new=new)
-        taken.difference_update(on[piece])
-        taken.update(fresh)
-        on[piece] = fresh
-
-
-def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[Piece]:
-    pieces = []
-    for index, job in enumerate(running):
-        at = {node: rank for rank, node in enumerate(job.placement.nodes)}
-        for group in job.placement.groups:
-            on: dict[int, list[int]] = {}
-            for node in cluster.known(group.nodes):
-                on.setdefault(cluster.leaf_of[node], []).append(at[node])
-            pieces += [(index, i, tuple(ranks)) for i, ranks in on.items()]
-    return pieces
-
-
 Unit = tuple[str, ...]
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
-LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
 @bounded
@@ -311,8 +282,7 @@ def replace_in_files(
     topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
-    placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
-    cluster.set_busy(taken)
+    placed, cluster = read_placement(running), Cluster(topology, busy=busy)
     hosts = read_hosts(failed, "--replace")
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"
@@ -345,7 +315,11 @@ def resize(
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
-        staying = changes.largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
+        # The fewest leaves that keep as many, those of one pod where as few do.
+        every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
+        fewest, pod_of = count_to_reach([on[leaf] for leaf in every], size), {i: cluster.leaves[i].path[:1] for i in on}
+        pods = [[i for i in every if pod_of[i] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
+        staying = next((own for own in pods if sum(on[i] for i in own) >= size), every[:fewest])
         order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
         units = [units[place] for place in sorted(place for _, place in order[:size])]
         kept.append((slot, [*units, *[None] * (size - len(units))]))
@@ -398,73 +372,55 @@ def _mended(
     """Repair a running job: give each group its missing segments, in the tree of all that stay; name the moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
     problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-    if not homes:  # nobody stays, so that any tree will do
-        room = Counter[int]()
-        for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
-            room[stood.tree] += left.free
-        homes = {max(room, key=lambda tree: (room[tree], -tree))}
+    level, found = _level(job), levels(job)
     if cluster.trees > 1:
+        homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
+        if not homes:  # nobody stays, so that any tree will do
+            room = Counter[int]()
+            for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
+                room[stood.tree] += left.free
+            homes = {max(sorted(room), key=lambda tree: room[tree])}
         problem = placing.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
-    if outcome.solution is None:
+    solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()
+    if solution is None:
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, problem.leaves, (), outcome, options, reason=reason), moves=())
-    taken, free_units, by_rank = outcome.solution.taken, [iter(units) for units in free_of], dict[int, str]()
-    for g, (slot, units) in enumerate(kept):
-        on = _on(cluster, units)
-        order = sorted((i for h, i in taken if h == g), key=lambda i: (-on[i], i))
-        coming = iter([next(free_units[i]) for i in order for _ in range(taken[g, i])])
-        whole = [unit if unit is not None else next(coming) for unit in units]
-        by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
-    nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
-    placed = _placement(cluster, job, problem.leaves, nodes, outcome, options, running=stay)
-    if gone:
-        pairs = enumerate(zip(running.nodes, nodes, strict=True))
-        moves = [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
     else:
+        free_units = [iter(units) for units in free_of]
+        for g, (slot, units) in enumerate(kept):
+            on = _on(cluster, units)
+            order = sorted((i for h, i in solution.packing if h == g), key=lambda i: (-on[i], i))
+            coming = iter([next(free_units[i]) for i in order for _ in range(solution.packing[g, i])])
+            whole = [unit if unit is not None else next(coming) for unit in units]
+            by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
+    nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
+    if gone and nodes:
+        pairs = enumerate(zip(running.nodes, nodes, strict=True))
+        moves += [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
+    elif nodes:
         was, now = set(running.nodes), set(nodes)
         leaving = ((rank, node) for rank, node in enumerate(running.nodes) if node not in now)
         arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
-        moves = [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
+        moves += [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
         moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
-    return Mended(placement=placed, moves=tuple(moves))
-
-
-def _placement(
-    cluster: Cluster,
-    job: Job,
-    leaves: Sequence[Leaf],
-    nodes: tuple[str, ...],
-    outcome: Outcome[changes.Repair],
-    options: Options,
-    *,
-    running: Collection[str] = (),
-    reason: str = "",
-) -> Placement:
-    """Return a job's repaired placement, or why there is none; `running`: the nodes whose ranks stay."""
-    solution, level, found = outcome.solution, _level(job), levels(job)
-    values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
-    what = "groups" if level is None else found[level].what
-    names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
-    searched = [
-        Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
-        for name, value, bound in zip(names, values, bounds, strict=True)
-    ]
-    inside = (f"split {own.what}" for own in found[: -1 if level is None else level])
-    figures = [*(Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside), *searched]
+    none = (0,) * changes.LEVELS
+    values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
+    named = problems.group_levels("groups" if level is None else found[level].what, 1)
+    rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
+    figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows, changes.LEVELS)
+    searched = figures[-changes.LEVELS :]
     if nodes and level is not None:
-        own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
-        free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
-        figures += placing.levels_above(cluster, job, level, nodes, free)
-    return placing.placed_on(
+        own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
+        room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
+        figures += placing.levels_above(cluster, job, level, nodes, room_of)
+    placed = placing.placed_on(
         cluster,
         job,
         nodes,
-        lower_bound_split=next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0),
-        figures=tuple(figures) if solution else (),
+        lower_bound_split=next((figure.bound for figure in figures if figure.name == "split groups"), 0),
+        figures=tuple(figures) if solution is not None else (),
         stopped=outcome.stop.value,
         reason=reason,
         certificate=placing.certificate_of(
@@ -476,3 +432,4 @@ def _placement(
             f"every other rank stays on its node; {placing.rules_of(job, cluster.trees)}",
         ),
     )
+    return Mended(placement=placed, moves=tuple(moves))

@@ -1,7 +1,7 @@
 """Place a job in counts of a cluster's leaves, with its proof; also with ranks in the order of node names."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -15,9 +15,9 @@ from planner.cluster import (
     Slot,
     Topology,
     blocks,
-    groups_of,
     levels,
     line,
+    mesh_groups,
     natural,
     numbering,
     slots,
@@ -25,8 +25,8 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Chosen, Order, Solution, fewest_cuts, rank
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem
+from planner.models.placement.place_job import FORMULATION, Chosen, Order, fewest_cuts, rank
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop
@@ -44,6 +44,7 @@ class LeafMap:
 
 
 Unit = tuple[str, ...]
+Placed = Solution[Packing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +69,18 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
     counted, units = list[Leaf](), list[list[Unit]]()
     for leaf in leaves:
         whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
-        units.append(_units_of(leaf, taken, segment, unit))
+        # A segment is in one block, and so is a unit of several where it can be.
+        cut, left = list[Unit](), list[str]()
+        for block in leaf.blocks if unit > 1 else (leaf.nodes,):
+            free = [node for node in block if node not in taken]
+            within = len(free) // unit * unit
+            cut += [tuple(free[i : i + unit]) for i in range(0, within, unit)]
+            left += free[within : len(free) // segment * segment]
+        units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
         counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
     along = sum(kind.count for kind in kinds) if level is None else line(job, level)
     follows = level is not None and bool(numbering(job, level))
     return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
-
-
-def _units_of(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> list[Unit]:
-    """Cut a cluster leaf's free nodes into units of whole segments: a segment in one block, a unit where it can be."""
-    if size == 1:
-        return [(node,) for node in leaf.nodes if node not in taken]
-    units, left = list[Unit](), list[str]()
-    for block in leaf.blocks:
-        free = [node for node in block if node not in taken]
-        whole = len(free) // size * size
-        units += [tuple(free[i : i + size]) for i in range(0, whole, size)]
-        left += free[whole : len(free) // segment * segment]
-    return units + [tuple(left[i : i + size]) for i in range(0, len(left) // size * size, size)]
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
@@ -104,7 +99,12 @@ def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem
 
 
 def placement(
-    cluster: LeafMap, job: Job, counted: Counted, outcome: Outcome[Solution], seed: int, free: Sequence[int] = ()
+    cluster: LeafMap,
+    job: Job,
+    counted: Counted,
+    outcome: Outcome[Placed],
+    seed: int,
+    free: Sequence[int] = (),
 ) -> Placement:
     """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
@@ -118,11 +118,17 @@ def placement(
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
     order = slots(job) if level is None else blocks(job, level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    searched = _figures(job, counted, solution)
+    what = "groups" if level is None else levels(job)[level].what
+    named = problems.names(problem, what)
+    if level is not None and (axes := numbering(job, level)):
+        named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
+    rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
+    searched = figures_of(job, level, rows, 2 + problem.tiers)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
-    closed = split_at_least(job, free) if free and level is not None else solution.min_split
+    data = job.kinds[0]
+    closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
     return placed_on(
         cluster,
@@ -135,21 +141,16 @@ def placement(
     )
 
 
-def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
-    """Name the levels of a placement's objective, of a mesh by the axis of the level placed; those inside are whole."""
-    rows = zip(problems.names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True)
-    if counted.level is None:
-        return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
-    found = levels(job)
-    level, axis = found[counted.level], next(reversed(numbering(job, counted.level)), None)
-    along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
-    inside = (f"split {inner.what}" for inner in found[: counted.level])
-    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in inside]
-    for i, (own, *proven) in enumerate(rows):
-        name = f"boundaries across pods {along}" if own.startswith("boundaries") else own
-        if level.axis != "data" and i < 2 + counted.q.tiers:
-            name = f"{own} of {level.what}" if own == "extra pieces" else own.replace("groups", level.what)
-        each = level.groups if i < 2 + counted.q.tiers else 1
+def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]], groups: int) -> list[Figure]:
+    """Return a placement's figures from names, values and two bounds; of a mesh the levels inside `at` are whole.
+
+    The first `groups` rows count blocks of the level placed, which hold some groups each.
+    """
+    found, figures = levels(job), list[Figure]()
+    for inner in found[: at or 0]:
+        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    for i, (name, *proven) in enumerate(rows):
+        each = found[at].groups if at is not None and i < groups else 1
         value, bound, analytic = (count * each for count in proven)
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
     return figures
@@ -159,23 +160,18 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
     for level in levels(job)[at + 1 :]:
-        own = groups_of(job, level.axis)
-        value = sum(len({cluster.leaf_of[nodes[rank]] for rank in ranks}) > 1 for ranks in own)
+        others = [axis for axis in job.mesh or {} if axis != level.axis]
+        own = [ranks for _, ranks in mesh_groups(job, [level.axis], others)]
+        value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
     return figures
 
 
-def split_at_least(job: Job, free: Sequence[int]) -> int:
-    """Bound the split groups of a job of one kind by the free nodes of each leaf of a cluster alone."""
-    (kind,) = job.kinds
-    return lower_bound_split(free, kind.count, kind.size)
-
-
-def across_pods(cluster: LeafMap, groups: Iterable[Slot], nodes: Sequence[str], tier: int = 0) -> int:
-    """Count a placement's groups under several pods, or under several switches of a higher tier."""
-    paths = ({cluster.leaves[cluster.leaf_of[nodes[rank]]].path[tier] for rank in own.ranks} for own in groups)
-    return sum(len(on) > 1 for on in paths)
+def splits_on(cluster: LeafMap, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
+    """Count a placement's groups of ranks on several leaves, their extra pieces, and those across each tier."""
+    on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
+    return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
 
 
 def certificate_of(
@@ -202,12 +198,8 @@ def counted_on(cluster: LeafMap, groups: Sequence[Slot], nodes: Sequence[str]) -
         own = tuple(nodes[rank] for rank in group.ranks)
         leaves = tuple(cluster.leaves[i].name for i in dict.fromkeys(cluster.leaf_of[node] for node in own))
         placed.append(PlacedGroup(name=group.name, nodes=own, leaves=leaves))
-    return {
-        "groups": tuple(placed),
-        "groups_split": sum(len(group.leaves) > 1 for group in placed),
-        "extra_pieces": sum(len(group.leaves) - 1 for group in placed),
-        "groups_cross_pod": across_pods(cluster, groups, nodes) if cluster.leaves[0].path else 0,
-    }
+    split, extra, across, *_ = (*splits_on(cluster, (group.ranks for group in groups), nodes), 0)
+    return {"groups": tuple(placed), "groups_split": split, "extra_pieces": extra, "groups_cross_pod": across}
 
 
 def placed_on(cluster: LeafMap, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
@@ -224,7 +216,7 @@ def does_not_fit(
     size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
-    proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
+    proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
     reason = f"job {job.name!r} needs {problem.need * size:,} {what} > {room * size:,} free{where}"
     certificate = proof.certificate(
         formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
@@ -257,23 +249,32 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    runs, chosen, room = list(_runs(cluster, taken)), list[Chosen](), [0]
+    runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
+    by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
+    for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
+        nodes = list(run)
+        if i in runs:
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
+        runs[i] = nodes
     for tree in range(cluster.trees):
-        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs]
+        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()]
         found = fewest_cuts(free, order, deadline)
         room.append(sum(free))
         chosen += [] if found is None else [found]
     if not chosen:
         return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
-    placed = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
-    left, parts = [len(own) for _, own in runs], levels(job)[-1].what if levels(job) else "groups"
+    placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
+    left, parts = [len(own) for own in runs.values()], levels(job)[-1].what if levels(job) else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
-    least[f"split {parts}"] = problems.min_split_groups(left, kinds)
+    least[f"split {parts}"] = problems.min_split_weight(left, kinds)
     members, split, extra = best.values
-    rows = [(f"split {parts}", split), ("extra pieces" if parts == "groups" else f"extra pieces of {parts}", extra)]
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
+    names = problems.group_levels(parts, len(across))
+    rows = [(names[0], split), (names[1], extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
         rows.insert(0, ("split members", members))
     figures, crossing = list[Figure](), list[Figure]()
@@ -281,10 +282,9 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         bound = value if proved else min(value, least.get(name, 0))
         analytic = min(bound, least.get(name, 0))
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
-    for tier in range(len(cluster.leaves[0].path) if parts == "groups" else 0):
-        name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
-        value = across_pods(cluster, slots(job), placed, tier)
+    for name, value in zip(names[2:], across, strict=True) if parts == "groups" else ():
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
+    one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
     return placed_on(
@@ -293,22 +293,10 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         placed,
         order="name",
         stopped=stop.value,
-        lower_bound_split=least["split groups"] if parts == "groups" else split_at_least(job, left),
+        lower_bound_split=least["split groups"] if parts == "groups" else lower_bound_split(left, one.count, one.size),
         figures=(*figures, *crossing),
         certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )
-
-
-def _runs(cluster: LeafMap, taken: set[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield each leaf of a cluster with its free nodes by name. InputError: other leaves' nodes are between them."""
-    free, begun = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), set[int]()
-    for i, own in groupby(sorted(free, key=natural), key=cluster.leaf_of.__getitem__):
-        nodes = list(own)
-        if i in begun:
-            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
-            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
-        begun.add(i)
-        yield i, nodes
 
 
 def _order_of(job: Job) -> Order:

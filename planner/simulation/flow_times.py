@@ -278,7 +278,7 @@ class LocalView:
         self.seed, self.packet = seed, packet_bytes
         self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
-        self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
+        self.ends = [(flows.source // span, flows.target // span) for span in tree.spans[: tree.tiers]]
         flow = np.tile(np.arange(count), planes * FLOWLETS)
         passing = [np.flatnonzero(self.meeting[flow] > tier) for tier in range(tree.tiers)]
         ends = [
@@ -288,8 +288,7 @@ class LocalView:
         shares = 1 + UNEVEN * (simulated_routes.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.plane, self.position = np.zeros((2, len(flow)), np.int64)
-        none_failed = all((counts > 0).all() for counts in alive.counts)
-        self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if none_failed else None
+        self.all_open = [np.ones((planes, width), bool) for width in tree.widths] if alive.all_reach else None
         self.routes: Routes = simulated_routes.sorted_routes(entries, flow, size, self.capacity, np.maximum(before, -1))
 
     def choose_links(self, entries: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
@@ -375,7 +374,7 @@ def flow_seconds(
     pauses = replace(usual, xoff_bytes=usual.xoff_bytes * scale, xon_bytes=usual.xon_bytes * scale, step_seconds=step)
     view, late = None, 0.0
     if transport == "adaptive":
-        view = LocalView(tree, flows, alive or Alive(tree, out), seed, packet_bytes * scale)
+        view = LocalView(tree, flows, alive or Alive(tree), seed, packet_bytes * scale)
         routes = view.routes
     elif transport == "ecmp":
         routes = simulated_routes.ecmp(tree, flows, seed, alive)
@@ -398,10 +397,9 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
     "Balls into bins", theorem 1, for N well above ln C). A packet more is a packet's time at the rate of the cable, and
     the longest flow is one packet at least.
     """
-    planes, whole = len(tree.planes), replace(tree, planes=(sum(tree.planes),))
+    planes = len(tree.planes)
     load, late, packet_bytes = even.load(even.size), 0.0, min(packet_bytes, float(even.size.max()))
-    merged = whole.condensed()
-    tiers = np.searchsorted(merged.offsets, np.arange(len(load)) % sum(merged.cables), side="right") - 1
+    tiers = np.tile(np.repeat(np.arange(tree.tiers), tree.subtrees[:-1]), 2)  # of the links of classes, up and down
     for tier in range(tree.tiers):
         equal, used = tree.widths[tier + 1] * tree.bundle[tier] * planes, load[(tiers == tier) & (load > 0)]
         if equal > 1 and len(used):

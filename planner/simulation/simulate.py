@@ -1,6 +1,6 @@
 """Simulation requests and their results: a pattern over a transport on a plan's site or a fabric, seed by seed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,29 @@ def simulate(
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
+    together, first = list[PatternTail](), 0
+    for pattern in request.patterns if several else ():
+        own = slice(first, first + len(pattern.flows(seeds[0])))
+        rates = []  # of each seed with the other patterns and alone
+        for seed, ends in zip(seeds, times, strict=True):
+            flows = request.flows(seed)
+            size = np.zeros(len(flows))
+            size[own] = flows.size[own]
+            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
+            busiest = busiest_bytes(replace(flows, size=size))
+            rates.append((ends[own].max() / busiest, alone[own].max() / busiest))
+        first = own.stop
+        mean, apart = (np.mean(rates, axis=0) * request.tree.host_rate).tolist()
+        together.append(
+            PatternTail(
+                pattern=pattern.name,
+                flows=own.stop - own.start,
+                mean_line_rates=mean,
+                alone_line_rates=apart,
+                assumed_line_rates=pattern.assumed,
+                assumed_together_line_rates=pattern.assumed_together,
+            )
+        )
     return Simulation(
         name=request.name,
         simulated=request.simulated,
@@ -161,32 +184,9 @@ def simulate(
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([run.line_rates for run in runs])),
         assumed_line_rates=None if several else request.patterns[0].assumed,
-        together=tuple(_together(request, seeds, times)) if several else (),
+        together=tuple(together),
         overlap=request.overlap,
     )
-
-
-def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
-    first = 0
-    for pattern in request.patterns:
-        tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
-        for seed, ends in zip(seeds, times, strict=True):
-            flows = request.flows(seed)
-            size = np.zeros(len(flows))
-            size[own] = flows.size[own]
-            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
-            busiest = busiest_bytes(replace(flows, size=size))
-            tails.append((ends[own].max() / busiest, alone[own].max() / busiest))
-        first = own.stop
-        together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
-        yield PatternTail(
-            pattern=pattern.name,
-            flows=own.stop - own.start,
-            mean_line_rates=together,
-            alone_line_rates=apart,
-            assumed_line_rates=pattern.assumed,
-            assumed_together_line_rates=pattern.assumed_together,
-        )
 
 
 def busiest_bytes(flows: Flows) -> float:
@@ -245,7 +245,7 @@ class SimulationOptions:
     """Options of a simulation: pattern, transport, and limits; None takes the plan's or the usual."""
 
     pattern: str
-    transport: TransportName
+    transport: str
     site: str | None
     failed: int
     hosts: int | None
@@ -253,49 +253,52 @@ class SimulationOptions:
     group: int | None
 
 
-def transport_named(name: str) -> TransportName:
-    """Return the transport to simulate by its name. InputError: there is none of that name."""
-    if name not in TRANSPORTS:
-        raise InputError(f"--transport {name}: must be one of {', '.join(TRANSPORTS)}; choose one")
-    return TRANSPORTS[name]
-
-
 def simulation_request(
     given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
 ) -> SimulationRequest:
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
-    where = None
-    if isinstance(given, (Plan, Fabric)):
-        network = given
-    else:
-        data, where = (dict(given), None) if isinstance(given, Mapping) else (read_json(Path(given)), str(given))
+    if options.transport not in TRANSPORTS:
+        raise InputError(f"--transport {options.transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
+    network, overlap = given, None
+    failed: int | Sequence[int] = options.failed
+    where = None if isinstance(given, (Plan, Fabric, Mapping)) else str(given)
+    if not isinstance(network, (Plan, Fabric)):
+        data = dict(network) if isinstance(network, Mapping) else read_json(Path(network))
         planned = isinstance(data, dict) and "instance" in data
         network = plan_of(data, where or "plan") if planned else load_fabric(data, where or "fabric")
-    request = _of_plan(network, options, where) if isinstance(network, Plan) else _of_fabric(network, options)
-    several = len(request.patterns) > 1
-    patterns = [_whole_rings(own) if several and own.steps > 1 else own for own in request.patterns]
-    groups = (f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)
-    return replace(request, patterns=tuple(patterns), simulated="; ".join([request.simulated, *groups]))
-
-
-def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
-    if options.site is not None:
-        raise InputError(f"--site {options.site}: a fabric has no sites; give a plan, or leave --site out")
-    if options.hosts is not None:
-        fabric = load_fabric(fabric.model_dump() | {"hosts": options.hosts})
-    if options.failed and fabric.failed_cables:
-        listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
-        raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
-    tree, size = tree_of_fabric(fabric), options.size or FLOW_BYTES
-    shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
-    tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
+    if isinstance(network, Plan):
+        site, part = traffic.part_of_plan(network, options.site, options.hosts, where or "simulate")
+        name, simulated, tree = f"{network.instance.name}, {site}", part.described, part.tree
+        patterns = [_planned(network, site, part, pattern, options) for pattern in names(options.pattern)]
+        if {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and network.layout is not None:
+            overlap = traffic.overlap(network, site)
+    else:
+        if options.site is not None:
+            raise InputError(f"--site {options.site}: a fabric has no sites; give a plan, or leave --site out")
+        if options.hosts is not None:
+            network = load_fabric(network.model_dump() | {"hosts": options.hosts})
+        if options.failed and network.failed_cables:
+            listed = f"the fabric lists {len(network.failed_cables)} failed cables itself"
+            raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
+        name, tree, failed = network.name, tree_of_fabric(network), failed or network.failed_cables or 0
+        shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
+        tiers = f"{network.tiers} tier(s) of {network.ports_per_switch}-port switches"
+        simulated = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
+        size = options.size or FLOW_BYTES
+        patterns = [_pattern(pattern, tree.slots, options.group, size) for pattern in names(options.pattern)]
+    for i, pattern in enumerate(patterns):
+        if len(patterns) > 1 and pattern.steps > 1:  # several at once have all steps of their rings
+            one = pattern.flows(0)
+            whole = replace(one, size=one.size * pattern.steps)
+            patterns[i] = replace(pattern, flows=_same(whole, pattern.name), steps=1)
     return SimulationRequest(
-        name=fabric.name,
-        simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        patterns=tuple(_pattern(name, tree.slots, options.group, size) for name in names(options.pattern)),
+        name=name,
+        simulated="; ".join([simulated, *(f"{own.name} in {own.groups}" for own in patterns if own.groups)]),
+        patterns=tuple(patterns),
         tree=tree,
-        transport=options.transport,
-        failed=options.failed or fabric.failed_cables or 0,
+        transport=TRANSPORTS[options.transport],
+        failed=failed,
+        overlap=overlap,
     )
 
 
@@ -303,21 +306,6 @@ def names(pattern: str) -> list[str]:
     """Return the patterns to simulate at once: several names joined by plus signs, or the path of a file as it is."""
     several = pattern.split("+")
     return several if set(several) <= set(PATTERNS) else [pattern]
-
-
-def _of_plan(plan: Plan, options: SimulationOptions, where: str | None) -> SimulationRequest:
-    name, part = traffic.part_of_plan(plan, options.site, options.hosts, where or "simulate")
-    patterns = tuple(_planned(plan, name, part, pattern, options) for pattern in names(options.pattern))
-    both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
-    return SimulationRequest(
-        name=f"{plan.instance.name}, {name}",
-        simulated=part.described,
-        patterns=patterns,
-        tree=part.tree,
-        transport=options.transport,
-        failed=options.failed,
-        overlap=traffic.overlap(plan, name) if both else None,
-    )
 
 
 def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, options: SimulationOptions) -> Pattern:
@@ -364,12 +352,6 @@ def _pattern(
     sizes = {len(group) for group in groups}
     of = f"groups of {'up to ' * (len(sizes) > 1)}{max(sizes):,} hosts ({PLACED if placed else source})"
     return Pattern(name=pattern, flows=_same(flows, pattern), groups=of, steps=steps)
-
-
-def _whole_rings(pattern: Pattern) -> Pattern:
-    """Return a pattern of rings with all their steps at once, to simulate it together with other patterns."""
-    one = pattern.flows(0)
-    return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -95,20 +96,11 @@ class Tree:
         """Return the number of the first cable below each tier's switches of the simulated network."""
         return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
 
-    @property
-    def links(self) -> int:
-        """Count the directed links of the simulated network: every cable up and down in every plane."""
-        return 2 * sum(self.cables) * len(self.planes)
-
-    def subtree(self, slots: Ints, tier: int) -> Ints:
-        """Return the subtree of a tier of the simulated network that each host slot is in."""
-        return slots // self.spans[tier]
-
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""
         meeting = np.zeros(len(one), np.int64)
         for tier in range(self.tiers):
-            meeting += self.subtree(one, tier) != self.subtree(other, tier)
+            meeting += one // self.spans[tier] != other // self.spans[tier]
         return meeting
 
     def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
@@ -126,12 +118,6 @@ class Tree:
     def directed(self, rates: Iterable[Floats]) -> Floats:
         """Return the rate of every directed link of each plane from the rates of cables by plane, of all planes."""
         return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
-
-    def condensed(self) -> "Tree":
-        """Return the simulated network with equal switches and cables as one, for even splits without failures."""
-        ones = (1,) * self.tiers
-        rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
-        return replace(self, up=ones, bundle=ones, rates=rates)
 
 
 MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
@@ -229,7 +215,8 @@ class Flows:
 
 def joined(parts: list[Flows]) -> Flows:
     """Join several lists of flows into one, in their order."""
-    source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
+    none = Flows(source=np.empty(0, np.int64), target=np.empty(0, np.int64), size=np.empty(0))
+    source, target, size = zip(*((part.source, part.target, part.size) for part in [none, *parts]), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
@@ -237,19 +224,20 @@ Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every f
 
 
 class Alive:
-    """The live cables of a simulated network with failures, and the next hops of routes that they leave."""
+    """The live cables of a simulated network, and the next hops of routes that failures leave."""
 
-    def __init__(self, tree: Tree, failed: Ints) -> None:
+    def __init__(self, tree: Tree, failed: Sequence[int] | Ints = ()) -> None:
         """Take failed cables out of the network; `failed` numbers cables between switches, plane after plane."""
         self.tree = tree
-        each = sum(tree.cables[1:])
+        plane, cable = np.divmod(np.asarray(failed, np.int64), max(sum(tree.cables[1:]), 1))
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
-        self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
+        self.lanes[plane, tree.cables[0] + cable] = False
         tiers = zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
         self.counts = [
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
             for first, count, subtrees, bundle in tiers
         ]
+        self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
         """Return the bytes per second of every directed bundle of live cables."""
@@ -260,6 +248,8 @@ class Alive:
         """Return, for the host and each tier up to the turn, the positions from which routes on live cables lead on."""
         # A row a flow in a plane, or, of one flow in several planes, a row a plane.
         widths, rows = self.tree.widths, max(np.size(source), np.size(plane))
+        if self.all_reach:
+            return [np.broadcast_to(np.True_, (rows, width)) for width in widths[: tier + 1]]
         reached: list[np.ndarray] = [np.ones((rows, widths[tier]), bool)]
         for t in reversed(range(tier)):
             up, down = (self.counts[t][plane, end // self.tree.spans[t]] > 0 for end in (source, target))
@@ -275,18 +265,17 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            hops = self.counts[t][plane, tree.subtree(flows.source[chosen], t)] * reached[t + 1]
-            here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
-            upto = np.cumsum(here, axis=1)
+            next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
+            here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
+            upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
             pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
-            back = words(seed, plane, 2 * t + 1, chosen)
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
-                cable = tree.cable(t, tree.subtree(end, t), position)
+                cable = tree.cable(t, end // tree.spans[t], position)
                 alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
+                wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
                 lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
@@ -309,32 +298,33 @@ class PositionClasses:
     many: Ints  # positions in all
     apart: np.ndarray  # a failure touches it
 
-    @cached_property
-    def starts(self) -> Ints:
-        """Return the first class of positions of routes below each class of the tier under it; every one has some."""
-        return np.flatnonzero(np.diff(self.parent, prepend=-1))
-
 
 class Classes:
     """Classes of positions of a tree with failed cables, over which flows split evenly (packet spraying)."""
 
     def __init__(self, alive: Alive) -> None:
-        self.tree, self.counts = alive.tree, alive.counts
+        self.tree, self.counts, tree = alive.tree, alive.counts, alive.tree
         # The positions of each tier to which, or above which, a cable has failed anywhere, from the top tier.
         touched = list[np.ndarray]()
-        above: np.ndarray = np.zeros(self.tree.widths[-1], bool)
-        for tier in reversed(range(self.tree.tiers)):
-            touched.append((self.counts[tier] < self.tree.bundle[tier]).any(axis=(0, 1)) | above)
-            above = np.asarray(touched[-1].reshape(self.tree.widths[tier], self.tree.up[tier]).any(axis=1))
-        self.levels = [_level([(-1, 0, 1, 1, True)])]
-        for tier in range(self.tree.tiers):
-            self.levels.append(_above(self.levels[-1], touched[-1 - tier], self.tree.up[tier]))
-
-    @cached_property
-    def offsets(self) -> list[int]:
-        """Return the number of the first cable class below each tier in one plane and direction, and of all classes."""
-        sizes = [self.tree.subtrees[tier] * len(level.parent) for tier, level in enumerate(self.levels[1:])]
-        return [0, *np.cumsum(sizes).tolist()]
+        above: np.ndarray = np.zeros(tree.widths[-1], bool)
+        for tier in reversed(range(tree.tiers)):
+            touched.append((self.counts[tier] < tree.bundle[tier]).any(axis=(0, 1)) | above)
+            above = np.asarray(touched[-1].reshape(tree.widths[tier], tree.up[tier]).any(axis=1))
+        columns: list[tuple[int, int, int, int, bool]] = [(-1, 0, 1, 1, True)]
+        self.levels = [PositionClasses(*map(np.array, zip(*columns, strict=True)))]
+        # A tier up, positions that failures touch are by themselves, and other siblings are one.
+        for up, apart_above in zip(tree.up, reversed(touched), strict=True):
+            below, columns = columns, []
+            for parent, (_, first, _, many, apart) in enumerate(below):
+                own = np.flatnonzero(apart_above[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
+                columns += [(parent, first * up + int(position), 1, 1, True) for position in own]
+                rest = up - len(own)
+                if rest:
+                    at = int(np.setdiff1d(np.arange(up), own)[0])
+                    columns.append((parent, first * up + at, rest, many * rest, False))
+            self.levels.append(PositionClasses(*map(np.array, zip(*columns, strict=True))))
+        sizes = (subtrees * len(level.parent) for subtrees, level in zip(tree.subtrees, self.levels[1:], strict=False))
+        self.offsets = [0, *accumulate(sizes)]  # of the classes of cables below each tier, and of all
 
     def live(self, t: int, plane: int) -> Ints:
         """Count the live cables from one switch below tier t + 1 to each class of positions, by subtree."""
@@ -350,11 +340,6 @@ class Classes:
             one[plane].append((cables * self.tree.rates[tier]).ravel())
         return self.tree.directed([np.concatenate(own) for own in one])
 
-    def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
-        """Return the link number of the cable class from each subtree to each class of tier t + 1: subtree by class."""
-        count = len(self.levels[t + 1].parent)
-        return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * count + np.arange(count)
-
     def entries(self, tier: int) -> int:
         """Count the cable classes on the routes of a flow that turns round at a tier, in one plane."""
         return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
@@ -362,42 +347,28 @@ class Classes:
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
         """Return the cable classes of every hop of flows, with their shares split evenly over live next hops."""
         both = flows.source[chosen], flows.target[chosen]
-        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
+        ends = [[end // self.tree.spans[t] for t in range(tier)] for end in both]
         ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
         # Which classes lead to the target of each flow, tier by tier.
         alive = [np.ones((len(chosen), 1), bool)]
         for t in range(tier):
             alive.append(alive[-1][:, self.levels[t + 1].parent] & (ups[t] > 0) & (downs[t] > 0))
+        # The first class above each class of the tier under it; every one has some.
+        starts = [np.flatnonzero(np.diff(level.parent, prepend=-1)) for level in self.levels[1:]]
         for t in reversed(range(tier)):
-            alive[t] &= np.logical_or.reduceat(alive[t + 1], self.levels[t + 1].starts, axis=1)
+            alive[t] &= np.logical_or.reduceat(alive[t + 1], starts[t], axis=1)
         if not alive[0].all():
             refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
         share, loads = np.ones((len(chosen), 1)), []
         for t in range(tier):
             level, here = self.levels[t + 1], ups[t] * alive[t + 1]
-            total = np.add.reduceat(here, level.starts, axis=1)
+            total = np.add.reduceat(here, starts[t], axis=1)
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
-            loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
+            count = len(level.parent)
+            for down in (0, 1):  # links are numbered by plane, direction, tier, subtree and class
+                first = (2 * plane + down) * self.offsets[-1] + self.offsets[t]
+                loads.append((first + ends[down][t][:, None] * count + np.arange(count), share))
         return loads
-
-
-def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
-    """Return classes of switch positions a tier up to route over: those that failures touch, other siblings as one."""
-    columns: list[tuple[int, int, int, int, bool]] = []
-    classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
-    for parent, (first, many, apart) in enumerate(classes):
-        own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
-        columns += [(parent, first * up + int(position), 1, 1, True) for position in own]
-        rest = up - len(own)
-        if rest:
-            at = int(np.setdiff1d(np.arange(up), own)[0])
-            columns.append((parent, first * up + at, rest, many * rest, False))
-    return _level(columns)
-
-
-def _level(columns: list[tuple[int, int, int, int, bool]]) -> PositionClasses:
-    parent, first, each, many, apart = (np.array(column) for column in zip(*columns, strict=True))
-    return PositionClasses(parent=parent, first=first, each=each, many=many, apart=apart)
 
 
 MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
@@ -513,22 +484,17 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
-    if alive is None:
-        return _routes(tree, flows, tree.capacity(), partial(_hashed, tree, flows, seed))
-    hops, widths = partial(alive.hashed, flows, seed), tree.widths
-    return _routes(tree, flows, tree.capacity(), hops, lambda tier: widths[tier])
+    hops = partial((alive or Alive(tree)).hashed, flows, seed)
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier])
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying."""
     # The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
     # planes differ, the weaker path slows the entire flow. Equivalent cables are one.
-    if alive is None:
-        merged = tree.condensed()
-        return _routes(tree, flows, merged.capacity(), partial(_hashed, merged, flows, 0))
-    classes = Classes(alive)
+    classes = Classes(alive or Alive(tree))
     loaded = len(tree.planes) * sum(len(who) * classes.entries(tier) for tier, who in _by_meeting_tier(tree, flows))
-    if loaded > MAX_ENTRIES:
+    if loaded > MAX_ENTRIES and alive is not None:
         pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
         raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
     return _routes(tree, flows, classes.capacity(), partial(classes.shared, flows), classes.entries)
@@ -539,7 +505,7 @@ def _routes(
     flows: Flows,
     capacity: Floats,
     hops: Callable[[Ints, int, int], Hops],
-    loaded: Callable[[int], int] = lambda _: 0,
+    loaded: Callable[[int], int],
 ) -> Routes:
     """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, to size chunks."""
     # `hops` of some flows, the tier at which they turn round and a plane are up and down by tier.
@@ -558,16 +524,3 @@ def _routes(
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
     meeting = tree.meeting_tier(flows.source, flows.target)
     return [(tier, np.flatnonzero(meeting == tier)) for tier in range(1, tree.tiers + 1) if (meeting == tier).any()]
-
-
-def _hashed(tree: Tree, flows: Flows, seed: int, chosen: Ints, tier: int, plane: int) -> Hops:
-    links, position = list[tuple[Ints, float]](), np.zeros(len(chosen), np.int64)
-    for t in range(tier):
-        pick = below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen)
-        position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen)
-        up = tree.cable(t, tree.subtree(flows.source[chosen], t), position, pick % tree.bundle[t])
-        down = tree.cable(t, tree.subtree(flows.target[chosen], t), position, lane)
-        both = tree.link(up, down=False, plane=plane), tree.link(down, down=True, plane=plane)
-        links += [(link[:, None], 1.0) for link in both]
-    return links

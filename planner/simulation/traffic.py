@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
 from planner.simulation import simulated_routes
-from planner.simulation.simulated_routes import Flows, Ints, Tree
+from planner.simulation.simulated_routes import Flows, Ints, Tree, joined
 
 MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
@@ -33,15 +34,13 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return pipeline traffic from rank q of every stage to rank q of the next; `wrap`: the last sends to the first."""
     pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
-    sources, targets = [one[: len(other)] for one, other in pairs], [other[: len(one)] for one, other in pairs]
-    return _flows(_joined(sources), _joined(targets), size)
+    return joined([_flows(one[: len(other)], other[: len(one)], size) for one, other in pairs])
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
     """Return the traffic of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
-    several = [group for group in groups if len(group) > 1]
-    each = np.concatenate([*(np.full(len(group), size / len(group)) for group in several), np.empty(0)])
-    return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
+    several = (group for group in groups if len(group) > 1)
+    return joined([_flows(group, np.roll(group, -1), size / len(group)) for group in several])
 
 
 def allreduce_steps(groups: list[Ints]) -> int:
@@ -54,13 +53,12 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
-    source, target, each = list[Ints](), list[Ints](), [np.empty(0)]
+    parts = list[Flows]()
     for group in (group for group in groups if len(group) > 1):
         others = np.arange(1, len(group))
-        source.append(np.repeat(group, len(others)))
-        target.append(group[(np.arange(len(group))[:, None] + others) % len(group)].ravel())
-        each.append(np.full(len(source[-1]), size / len(others)))
-    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate(each))
+        target = group[(np.arange(len(group))[:, None] + others) % len(group)].ravel()
+        parts.append(_flows(np.repeat(group, len(others)), target, size / len(others)))
+    return joined(parts)
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
@@ -78,46 +76,42 @@ def from_file(path: Path, slots: Ints) -> Flows:
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
         first = ",".join(rows[0]).strip() if rows else ""
         raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first or 'empty'}); add it")
-    flows = [_row(path, number, row, len(slots)) for number, row in enumerate(rows[1:], start=2) if row]
+    flows = list[tuple[int, int, float]]()
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        where = f"{path}: line {number}"
+        if len(row) != len(HEADER):
+            raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
+        ends = []
+        for name, text in zip(HEADER, row[:2], strict=False):
+            try:
+                host = int(text)
+            except ValueError:
+                host = -1
+            if not 0 <= host < len(slots):
+                known = f"a host from 0 to {len(slots) - 1}"
+                raise InputError(f"{where}: {name}: must be {known} (is {text.strip()!r}); fix it there")
+            ends.append(host)
+        try:
+            size = float(row[2])
+        except ValueError:
+            size = math.nan
+        low, high = range_of("bytes", whole=False)
+        if not low <= size <= high:
+            given = row[2].strip()
+            raise InputError(f"{where}: bytes: must be a number from {low:g} to {high:g} (is {given!r}); fix it there")
+        if ends[0] == ends[1]:
+            raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
+        flows.append((ends[0], ends[1], size))
     if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
-    source, target, size = (np.asarray(column) for column in zip(*flows, strict=True))
-    return Flows(source=slots[source], target=slots[target], size=size.astype(float))
-
-
-def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, float]:
-    where = f"{path}: line {line}"
-    if len(row) != len(HEADER):
-        raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
-    ends = []
-    for name, text in zip(HEADER, row[:2], strict=False):
-        try:
-            host = int(text)
-        except ValueError:
-            host = -1
-        if not 0 <= host < hosts:
-            known = f"a host from 0 to {hosts - 1}"
-            raise InputError(f"{where}: {name}: must be {known} (is {text.strip()!r}); fix it there")
-        ends.append(host)
-    try:
-        size = float(row[2])
-    except ValueError:
-        size = math.nan
-    low, high = range_of("bytes", whole=False)
-    if not low <= size <= high:
-        given = row[2].strip()
-        raise InputError(f"{where}: bytes: must be a number from {low:g} to {high:g} (is {given!r}); fix it there")
-    if ends[0] == ends[1]:
-        raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
-    return ends[0], ends[1], size
+    source, target, sizes = (np.asarray(column) for column in zip(*flows, strict=True))
+    return Flows(source=slots[source], target=slots[target], size=sizes.astype(float))
 
 
 def _flows(source: Ints, target: Ints, size: float) -> Flows:
     return Flows(source=source, target=target, size=np.full(len(source), float(size)))
-
-
-def _joined(parts: list[Ints]) -> Ints:
-    return np.concatenate([*parts, np.empty(0, np.int64)])
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
@@ -159,33 +153,25 @@ def tree_of_design(
     rates = tuple(rate * 1e9 / 8 for rate in gbps)
     if design.tiers == 1:
         slots = rack * design.rails * design.rail_gpus + index
-        ends = design.endpoint_links
-        tree = Tree(down=(ends,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
-        return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
-    domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
-    row, column, rows = domain // y, rail // x, -(-design.domains // y)
-    pod = column * rows + row
-    if design.zones:
-        along, across = design.domains_per_zone // y, design.rails_per_zone // x
-        zone = column // across * -(-design.domains // design.domains_per_zone) + row // along
-        pod = (zone * across + column % across) * along + row % along
-    leaf = (pod * x + rail % x) * y + domain % y
-    slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
-    bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
-    if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
-        rates = (*rates[:-1], rates[-1] * design.core_boxes / design.core_positions)
-    tree = Tree(
-        down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
-        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
-        bundle=(1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
-        rates=rates,
-        planes=shares,
-        slots=slots.ravel(),
-    )
-    return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
-
-
-def _described(design: Design, racks: int, rails: int) -> str:
+        wired: dict[str, Any] = {"down": (design.endpoint_links,), "up": (1,), "bundle": (1,)}
+    else:
+        domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
+        row, column, rows = domain // y, rail // x, -(-design.domains // y)
+        pod = column * rows + row
+        if design.zones:
+            along, across = design.domains_per_zone // y, design.rails_per_zone // x
+            zone = column // across * -(-design.domains // design.domains_per_zone) + row // along
+            pod = (zone * across + column % across) * along + row % along
+        leaf = (pod * x + rail % x) * y + domain % y
+        slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
+        bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
+        if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
+            rates = (*rates[:-1], rates[-1] * design.core_boxes / design.core_positions)
+        wired = {
+            "down": (design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
+            "up": (1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
+            "bundle": (1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
+        }
     every = "all" if racks == design.racks else "the first"
     gpus = f"GPU indices 0 to {rails * design.rail_gpus - 1} of {design.rails * design.rail_gpus}"
     what = f"{gpus} in {every} {racks:,} of {design.racks:,} racks"
@@ -195,7 +181,8 @@ def _described(design: Design, racks: int, rails: int) -> str:
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
     elif racks < design.racks:
         what += ": a sample, on which what would go to the other racks is missing"
-    return what
+    tree = Tree(**wired, rates=rates, planes=shares, slots=slots.ravel())
+    return SimulatedPart(tree=tree, slots=slots, described=what)
 
 
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "simulate") -> tuple[str, SimulatedPart]:

@@ -267,14 +267,38 @@ def parse_values(path: str, spec: str) -> list[Any]:
     """Read a sweep's axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or log: or lin: with COUNT."""
     where, parts = f"{path}={spec}", spec.split(":")
     if parts[0] in ("log", "lin"):
-        return _spaced(where, parts)
+        if len(parts) != 4:
+            raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
+        start, stop, count = (_number(where, part) for part in parts[1:])
+        if count != int(count) or count < 2:
+            raise InputError(f"{where}: the count must be a whole number from 2 (is {count:g})")
+        _limited(where, int(count))
+        if parts[0] == "log" and (start <= 0 or stop <= 0):
+            raise InputError(f"{where}: the ends of a log range must be above 0")
+        spaced = np.geomspace if parts[0] == "log" else np.linspace
+        return [float(f"{value:.12g}") for value in spaced(start, stop, int(count)).tolist()]
     if len(parts) == 3 and _is_number(parts[0]):
-        return _stepped(where, parts)
+        grows = parts[2].startswith("x")
+        start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
+        if grows and min(start, stop, step) <= 0:
+            least = f"one is {min(start, stop, step):g}"
+            raise InputError(f"{where}: ends and factor must be above 0 ({least}); correct it")
+        still, kind = (1, "factor") if grows else (0, "step")
+        if step == still or (stop - start) * (step - still) < 0:
+            turned = "take its inverse" if grows else "change its sign"
+            remedy = f"give another {kind}" if step == still else f"{turned}, or swap the ends"
+            raise InputError(f"{where}: a {kind} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
+        steps = math.log(stop / start) / math.log(step) if grows else (stop - start) / step * (1 + 1e-9)
+        count = math.floor(steps + 1e-9) + 1
+        _limited(where, count)
+        values = [start * step**k if grows else start + k * step for k in range(count)]
+        # Values are rounded unless start and step are whole.
+        return values if isinstance(start, int) and isinstance(step, int) else [float(f"{x:.12g}") for x in values]
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
-    values = json_or_text(f"[{spec}]", path)
-    if isinstance(values, list):
-        return values
+    listed = json_or_text(f"[{spec}]", path)
+    if isinstance(listed, list):
+        return listed
     return [json_or_text(word.strip(), path) for word in spec.split(",") if word.strip()]
 
 
@@ -290,37 +314,6 @@ def _number(where: str, text: str) -> int | float:
         raise InputError(f"{where}: {text!r} is not a finite number; write the range as one of {RANGE_FORMS}")
     value = json_or_text(text, where)
     return value if isinstance(value, (int, float)) else float(text)
-
-
-def _stepped(where: str, parts: Sequence[str]) -> list[Any]:
-    """List an axis START:STOP:STEP or START:STOP:xFACTOR; values are rounded unless start and step are whole."""
-    grows = parts[2].startswith("x")
-    start, stop, step = (_number(where, part) for part in (*parts[:2], parts[2].removeprefix("x")))
-    if grows and min(start, stop, step) <= 0:
-        raise InputError(f"{where}: ends and factor must be above 0 (one is {min(start, stop, step):g}); correct it")
-    still, kind = (1, "factor") if grows else (0, "step")
-    if step == still or (stop - start) * (step - still) < 0:
-        turned = "take its inverse" if grows else "change its sign"
-        remedy = f"give another {kind}" if step == still else f"{turned}, or swap the ends"
-        raise InputError(f"{where}: a {kind} of {step:g} never leads from {start:g} to {stop:g}; {remedy}")
-    steps = math.log(stop / start) / math.log(step) if grows else (stop - start) / step * (1 + 1e-9)
-    count = math.floor(steps + 1e-9) + 1
-    _limited(where, count)
-    values = [start * step**k if grows else start + k * step for k in range(count)]
-    return values if isinstance(start, int) and isinstance(step, int) else [float(f"{x:.12g}") for x in values]
-
-
-def _spaced(where: str, parts: Sequence[str]) -> list[Any]:
-    if len(parts) != 4:
-        raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
-    start, stop, count = (_number(where, part) for part in parts[1:])
-    if count != int(count) or count < 2:
-        raise InputError(f"{where}: the count must be a whole number from 2 (is {count:g})")
-    _limited(where, int(count))
-    if parts[0] == "log" and (start <= 0 or stop <= 0):
-        raise InputError(f"{where}: the ends of a log range must be above 0")
-    spaced = np.geomspace if parts[0] == "log" else np.linspace
-    return [float(f"{value:.12g}") for value in spaced(start, stop, int(count)).tolist()]
 
 
 def _limited(where: str, count: int) -> None:

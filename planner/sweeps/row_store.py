@@ -182,7 +182,16 @@ class Store:
             self.rows = parse_rows(self.path, data)
             if not data.endswith(b"\n"):
                 os.truncate(self.path, data.rfind(b"\n") + 1)
-            _require_same(self.path, latest(self.rows), base)
+            for row in latest(self.rows):
+                if row.planner_version != __version__:
+                    differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
+                elif base is not None and row.base != base:
+                    parts = sorted(key for key in {*row.base, *base} if row.base.get(key) != base.get(key))
+                    differs = f"its rows are of another instance, which differs in {', '.join(parts)}"
+                else:
+                    continue
+                begun = "go on with what it was begun with, or begin anew in another file"
+                raise InputError(f"{self.path}: {differs}; {begun}")
         except (InputError, OSError) as error:
             os.close(self._file)
             if isinstance(error, InputError):
@@ -199,11 +208,6 @@ class Store:
         """The lock file in the folder of a sweep's rows, which names the process that writes them."""
         rows = Path(os.path.realpath(self.path))
         return rows.with_name(f".{rows.name}.lock")
-
-    @property
-    def finished(self) -> frozenset[str]:
-        """The keys of a sweep's points that need no solve: a failed one is tried once more."""
-        return frozenset(row.key for row in latest(self.rows) if row.status != FAILED)
 
     def append(self, row: Row) -> None:
         """Write a sweep's row in one piece, and return once it is on disk."""
@@ -245,18 +249,6 @@ class Store:
 def read_rows(path: Path) -> list[Row]:
     """Read a sweep's rows from a JSONL file, the latest of each point; a torn last line is left out."""
     return latest(parse_rows(path, read_bytes(path, "give a file of rows")))
-
-
-def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | None) -> None:
-    for row in rows:
-        if row.planner_version != __version__:
-            differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
-        elif base is not None and row.base != base:
-            parts = sorted(key for key in {*row.base, *base} if row.base.get(key) != base.get(key))
-            differs = f"its rows are of another instance, which differs in {', '.join(parts)}"
-        else:
-            continue
-        raise InputError(f"{path}: {differs}; go on with what it was begun with, or begin anew in another file")
 
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:

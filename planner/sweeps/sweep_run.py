@@ -18,7 +18,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
+from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, PlannerError, needed, shown
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
@@ -156,15 +156,15 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
     running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
     deaths = Counter[str]()
 
-    def advance(lane: Lane) -> None:
-        longest = max(lanes, key=lambda other: len(other.waiting))
-        if lane.waiting or longest.waiting:
-            task = lane.waiting.popleft() if lane.waiting else longest.waiting.pop()
-            running[lane.submit(call, task)] = (lane, task)
+    def advance() -> None:
+        for lane in lanes:
+            longest = max(lanes, key=lambda other: len(other.waiting))
+            if lane not in [busy for busy, _ in running.values()] and (lane.waiting or longest.waiting):
+                task = lane.waiting.popleft() if lane.waiting else longest.waiting.pop()
+                running[lane.submit(call, task)] = (lane, task)
 
     try:
-        for lane in lanes:
-            advance(lane)
+        advance()
         while running:
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future][1].index):
@@ -181,9 +181,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                         yield task, _failed(task, f"{problem}; look for memory or a crash in a solver")
                 else:
                     yield task, _answer(task, future)
-                for idle in lanes:
-                    if idle not in [busy for busy, _ in running.values()]:
-                        advance(idle)
+                advance()
     finally:
         for lane in lanes:
             lane.end()
@@ -287,45 +285,42 @@ def tasks_for(
             raise InputError(f"{at}{error}") from None
     if options.plans is not None:
         require_folder(options.plans)
-    own = in_shard(len(points), options.shard or (1, 1))
-    each = ((i, {names[path]: value for path, value in points[i].items()}) for i in own)
-    tasks = _tasks(base, each, options, constants)
-    first = list(islice(tasks, READ_FIRST))
-    warn(*(asked for _, asked in first if asked is not None))
-    return (task for task, _ in chain(first, tasks))
-
-
-def _tasks(
-    base: Instance, points: Iterable[tuple[int, Point]], options: SweepOptions, constants: MeasuredConstants | None
-) -> Iterator[tuple[Task, Instance | None]]:
-    """Make a task of every different point of a sweep; constants are put in where a point names their part."""
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
     how = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
-    for number, (index, point) in enumerate(points):
-        data, instance = deepcopy(plain), None
-        for path, value in point.items():
-            put(data, base, path, value)
-        try:
-            instance = load_instance(data)
-            named = {path for path, value in point.items() if isinstance(value, str)}
-            if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
-                data = instance.model_dump(mode="json")
-                put_constants(data, constants)
+
+    def made() -> Iterator[tuple[Task, Instance | None]]:
+        """Make a task of every different point of a sweep; constants are put in where a point names their part."""
+        for number, index in enumerate(in_shard(len(points), options.shard or (1, 1))):
+            point = {names[path]: value for path, value in points[index].items()}
+            data, instance = deepcopy(plain), None
+            for path, value in point.items():
+                put(data, base, path, value)
+            try:
                 instance = load_instance(data)
-            asked = instance_sha256(instance)
-        except InputError as error:
-            if number < READ_FIRST:  # one behind them fails where it is solved
-                at = next((f"{own.at}: " for own in options.pairs if own.items() <= point.items()), "")
-                raise InputError(f"{at}point {index} ({point_text(point)}): {error}") from None
-            asked = json.dumps(data, sort_keys=True)
-        # The options that may change the answer are a part of the key.
-        key = sha256(f"{asked} {__version__} {how.time_limit} {how.gap} {how.seed}".encode()).hexdigest()
-        if key not in keys:
-            keys.add(key)
-            more: dict[str, Any] = {"options": how, "with_plan": options.plans is not None, "base": hashes}
-            yield Task(index=index, key=key, point=point, data=data, **more), instance
+                named = {path for path, value in point.items() if isinstance(value, str)}
+                if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
+                    data = instance.model_dump(mode="json")
+                    put_constants(data, constants)
+                    instance = load_instance(data)
+                asked = instance_sha256(instance)
+            except InputError as error:
+                if number < READ_FIRST:  # one behind them fails where it is solved
+                    at = next((f"{own.at}: " for own in options.pairs if own.items() <= point.items()), "")
+                    raise InputError(f"{at}point {index} ({point_text(point)}): {error}") from None
+                asked = json.dumps(data, sort_keys=True)
+            # The options that may change the answer are a part of the key.
+            key = sha256(f"{asked} {__version__} {how.time_limit} {how.gap} {how.seed}".encode()).hexdigest()
+            if key not in keys:
+                keys.add(key)
+                more: dict[str, Any] = {"options": how, "with_plan": options.plans is not None, "base": hashes}
+                yield Task(index=index, key=key, point=point, data=data, **more), instance
+
+    tasks = made()
+    first = list(islice(tasks, READ_FIRST))
+    warn(*(asked for _, asked in first if asked is not None))
+    return (task for task, _ in chain(first, tasks))
 
 
 def rows_of(

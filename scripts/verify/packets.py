@@ -47,7 +47,7 @@ class Packets:
     ) -> None:
         self.tree, self.flows, self.transport, self.seed, self.cell = tree, flows, transport, seed, cell
         self.paths, self.pauses, self.now = paths, Pauses(), 0.0
-        links = self.tree.links
+        links = len(self.tree.capacity())
         self.lot = random.Random(self.seed)
         self.rate = self.tree.capacity().tolist()
         self.queue: list[deque[Packet]] = [deque() for _ in range(links)]

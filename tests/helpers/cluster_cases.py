@@ -5,8 +5,7 @@ import random
 from collections.abc import Iterator
 
 from planner.cluster import PlacedGroup, Placement
-from planner.models.placement.place_job import Solution
-from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution
 from planner.plan.certificate import Certificate
 
 PROVEN = Certificate(
@@ -104,7 +103,7 @@ def best(q: PlacementProblem) -> tuple[int, ...]:
     return min(cost(q, p) for p in placements(q))
 
 
-def replayed(q: PlacementProblem, f: Solution) -> tuple[int, ...]:
+def replayed(q: PlacementProblem, f: Solution[Packing]) -> tuple[int, ...]:
     """Require that a packing is whole and fits, and count its levels."""
     placed = [
         (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))

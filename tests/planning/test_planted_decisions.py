@@ -124,7 +124,7 @@ def repaired() -> Answer:
     groups = tuple(IncompleteGroup(frozenset(r.sample(range(5), r.randint(0, 1))), r.randint(2, 4)) for _ in range(3))
     outcome = repair(leaves, groups, Options())
     assert outcome.variables
-    assert cost(leaves, groups, outcome.solution.taken) == outcome.solution.values
+    assert cost(leaves, groups, outcome.solution.packing) == outcome.solution.values
     return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
 
 

@@ -9,6 +9,7 @@ after each leaf is exact:
 """
 
 import sys
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +22,15 @@ from numpy.typing import NDArray
 from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem, Progress
+from planner.models.placement.placement_problem import (
+    Kind,
+    Leaf,
+    Packing,
+    Piece,
+    PlacementProblem,
+    Solution,
+    WholeGroups,
+)
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -34,16 +42,121 @@ FORMULATION = (
 LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1.3 to 1.6.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
-    """A job's placement: the packing, and the value and bound of each level; the first `searched` were searched."""
+Counts = list[int]
 
-    packing: Packing
-    values: tuple[int, ...]
-    bounds: tuple[int, ...]
-    analytic: tuple[int, ...]
-    min_split: int
-    searched: int
+
+def greedy(problem: PlacementProblem) -> Packing:
+    """Pack a job's groups greedily, the roomiest pods first, the rest in the fullest that fits; split none, or few."""
+    left, packing = [kind.count for kind in problem.kinds], Packing()
+    unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
+    pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
+    while any(left) and pods:
+        for pod in pods:
+            room = sum(problem.leaves[i].free for i in problem.pods[pod])
+            if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
+                placed, rest = best_fit(problem, problem.pods[pod], left)
+                if not any(rest):
+                    packing.whole.update(placed)
+                    return packing
+        placed, left = best_fit(problem, problem.pods[pods.pop()], left)
+        packing.whole.update(placed)
+    if not any(left):
+        return packing
+    # As many groups whole as best fit can, the heaviest and smallest before the others, and the rest split.
+    order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
+    total = problem.groups
+
+    def keeping(count: int) -> tuple[Counts, WholeGroups, Counts]:
+        left, keep = total - count, [kind.count for kind in problem.kinds]
+        for k in order:
+            gone = min(left, keep[k])
+            keep[k] -= gone
+            left -= gone
+        placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
+        return keep, placed, rest
+
+    low, high = 0, total - problem.min_split
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
+    # One group more than fits: best fit may still place some of it where another does not.
+    counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
+    least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
+    for keep, placed, rest in map(keeping, counts):
+        left = [kind.count - keep[j] + rest[j] for j, kind in enumerate(problem.kinds)]
+        packings.append(with_split(problem, placed, left))
+        if sum(len(pieces) - 1 for _, pieces in packings[-1].split) > least_extra:
+            packings.append(with_split(problem, placed, left, by_pod=False))
+    return min(packings, key=lambda packing: problems.measure(problem, packing))
+
+
+def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[WholeGroups, Counts]:
+    """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
+    placed: WholeGroups = Counter()
+    left = list(counts)
+    if len(problem.kinds) > 1:
+        # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
+        holes = sorted((problem.leaves[i].free, problem.leaves[i].free == problem.leaves[i].size, i) for i in leaves)
+        for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
+            size = problem.kinds[k].size
+            while left[k] and (at := bisect_left(holes, (size, False, -1))) < len(holes):
+                free, _, i = holes.pop(at)
+                placed[i, k] += 1
+                left[k] -= 1
+                insort(holes, (free - size, False, i))
+        return placed, left
+    # Groups of one size go into leaves of the smallest remainder first, wholly free ones last.
+    size, own = problem.kinds[0].size, [(i, problem.leaves[i]) for i in leaves]
+    order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
+    whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
+    largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
+    for at, (whole, i) in enumerate(whole_groups):
+        if not left[0]:
+            break
+        if largest_from[at] >= left[0]:
+            enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= left[0]]
+            _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
+            placed[last, 0] = left[0]
+            return placed, [0]
+        placed[i, 0] = whole
+        left[0] -= whole
+    return placed, left
+
+
+def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, by_pod: bool = True) -> Packing:
+    """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
+    packing = Packing(whole=Counter(whole))
+    holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
+    pods = problem.pods.values() if by_pod else ()
+    for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
+        size = problem.kinds[k].size
+        for _ in range(left[k]):
+            # In the pod with fewest pieces and then the smallest rest, or in all.
+            fits = [_fewest_holes(holes, leaves, size) for leaves in pods if sum(holes[i] for i in leaves) >= size]
+            pieces = min(fits, key=lambda fit: (len(fit), sum(holes[i] for i, _ in fit), fit), default=())
+            if not pieces or len(pieces) > -(-size // max(holes)):
+                everywhere = _fewest_holes(holes, range(len(holes)), size)
+                pieces = pieces if pieces and len(pieces) <= len(everywhere) else everywhere
+            if len(pieces) == 1:
+                packing.whole[pieces[0][0], k] += 1
+            else:
+                packing.split.append((k, pieces))
+            for i, units in pieces:
+                holes[i] -= units
+    return packing
+
+
+def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
+    """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
+    order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
+    pieces: list[Piece] = []
+    for at, i in enumerate(order):
+        if holes[i] >= size:
+            enough = next(j for j in reversed(order[at:]) if holes[j] >= size)
+            return tuple(sorted([*pieces, (enough, size)]))
+        pieces.append((i, holes[i]))
+        size -= holes[i]
+    return tuple(sorted(pieces))
 
 
 def solver_affordable(options: Options) -> bool:
@@ -52,7 +165,7 @@ def solver_affordable(options: Options) -> bool:
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
-def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
+def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution[Packing]]:
     """Place a job: fewest split groups, then extra pieces, groups across pods, boundaries and part-free leaves.
 
     Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
@@ -64,47 +177,41 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=lacking, solver=problems.ANALYTIC)
     packing = greedy(problem)
     # Nothing split is minimal at every level up to the crossings, so that bounds may assume it of all that is as good.
-    analytic = problems.bounds(problem, whole=not packing.split)
-    progress = Progress(packing, problems.measure(problem, packing), list(analytic), deadline)
-    searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
-    if not progress.proven(searched - 1) and solver_affordable(options):
+    solution = bounded_packing(problem, packing, whole=not packing.split, fragmentation=fragmentation)
+    solution.deadline = deadline
+    if not solution.proven(solution.searched - 1) and solver_affordable(options):
         try:
             with uninterrupted():
                 from planner.models.placement.placement_levels import improve, level_model
-            improve(progress, options, searched, partial(level_model, problem, progress, options))
+            improve(solution, options, partial(level_model, problem, solution))
         except KeyboardInterrupt:
-            progress.interrupted = True
-    return answer(problem, progress, analytic, searched)
+            solution.interrupted = True
+    return solution.outcome()
 
 
-def answer(
-    problem: PlacementProblem, progress: Progress[Packing], analytic: tuple[int, ...], searched: int
-) -> Outcome[Solution]:
-    """Return a job's placement from a search: proven where its first levels, as many as were searched, meet bounds."""
-    solution = Solution(
-        packing=progress.packing,
-        values=progress.values,
-        bounds=tuple(progress.bounds),
-        analytic=analytic,
-        min_split=problem.min_split,
-        searched=searched,
-    )
-    return progress.outcome(searched, solution)
+def bounded_packing(
+    problem: PlacementProblem, packing: Packing, *, whole: bool = False, fragmentation: bool = False
+) -> Solution[Packing]:
+    """Return a job's packing as a solution with analytic bounds; `whole`: they may assume that no group splits."""
+    analytic = problems.bounds(problem, whole=whole)
+    searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
+    values = problems.measure(problem, packing)
+    return Solution(packing, values, analytic, searched, analytic, problem.min_split)
 
 
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
-) -> tuple[int, Outcome[Solution]]:
+) -> tuple[int, Outcome[Solution[Packing]]]:
     """Place a job in each tree of the topology; return the best one's index, and its outcome bounded over all trees."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
-    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution]]()
+    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution[Packing]]]()
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
         outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
     left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
-    solutions: dict[int, Solution] = {}
+    solutions: dict[int, Solution[Packing]] = {}
     for at, solution in enumerate(outcome.solution for outcome in outcomes):
         if solution is not None:
             # The part-free leaves of the other trees stay as they are, and count too.
@@ -164,7 +271,18 @@ def rank(
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
-    queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
+    # Groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods.
+    queue, line = list[list[Pieces]](), problem.line if problem.line < problem.groups else 1
+    for kind, own in enumerate(problem.kinds):
+        groups: list[Pieces] = [((i, own.size),) for i, k in packing.whole.elements() if k == kind]
+        by_pod: dict[int, list[Pieces]] = {}
+        across: list[Pieces] = []
+        for pieces in sorted(groups + [pieces for k, pieces in packing.split if k == kind]):
+            pods = {problem.leaves[i].pod for i, _ in pieces}
+            (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
+        in_pods = [(within, len(within) // line * line) for _, within in sorted(by_pod.items())]
+        full = [group for within, count in in_pods for group in within[:count]]
+        queue.append(full + [group for within, count in in_pods for group in within[count:]] + across)
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
@@ -201,22 +319,6 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
-
-
-def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
-    """Return a job's groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods."""
-    size = problem.kinds[kind].size
-    groups: list[Pieces] = [((i, size),) for i, k in packing.whole.elements() if k == kind]
-    groups += [pieces for k, pieces in packing.split if k == kind]
-    by_pod: dict[int, list[Pieces]] = {}
-    across: list[Pieces] = []
-    for pieces in sorted(groups):
-        pods = {problem.leaves[i].pod for i, _ in pieces}
-        (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
-    line = problem.line if problem.line < problem.groups else 1
-    in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
-    full = [group for own, count in in_pods for group in own[:count]]
-    return full + [group for own, count in in_pods for group in own[count:]] + across
 
 
 NEVER = np.int64(2**62)

@@ -2,13 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
-from planner.models.placement.placement_problem import Kind, Leaf, Piece, Progress, count_to_reach
+from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_splits, count_to_reach
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
@@ -29,16 +29,7 @@ class IncompleteGroup:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """A repair of incomplete groups: units by group and leaf, and value and bound of each of its levels."""
-
-    taken: Taken
-    values: tuple[int, ...]
-    bounds: tuple[int, ...]
-
-
-def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Solution[Taken]]:
     """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; infeasible if units are short."""
     deadline = Deadline(options.time_limit)
     need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
@@ -53,14 +44,14 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
         split, extra = split + (pieces > 1), extra + pieces - 1
         across += len({leaves[i].pod for i in group.stays}) > 1
     taken = _nearest(leaves, groups)
-    progress = Progress(taken, cost(leaves, groups, taken), [split, extra, across], deadline)
-    if not progress.proven(LEVELS - 1):
+    solution = Solution(taken, cost(leaves, groups, taken), (split, extra, across), LEVELS, deadline=deadline)
+    if not solution.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             from planner.models.placement.placement_levels import improve
 
-            improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
-    return progress.outcome(LEVELS, Repair(progress.packing, progress.values, tuple(progress.bounds)))
+            improve(solution, options, lambda _: _formulate(leaves, kept, groups))
+    return solution.outcome()
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
@@ -69,8 +60,8 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
     for (g, i), count in taken.items():
         if count:
             on[g].add(i)
-    across = sum(len({leaves[i].pod for i in own}) > 1 for own in on)
-    return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
+    split, extra, across, *_ = (*count_splits(on, [leaf.path for leaf in leaves]), 0)
+    return split, extra, across
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
@@ -114,12 +105,10 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
     return kept
 
 
-def _formulate(
-    leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
-) -> "LevelModel":
+def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> "LevelModel":
     from ortools.sat.python import cp_model
 
-    from planner.models.placement.placement_levels import LevelModel, runs_of
+    from planner.models.placement.placement_levels import LevelModel
 
     model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
     splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))
@@ -157,15 +146,7 @@ def _formulate(
 
     standing = sum(len(group.stays) - 1 for group in groups)
     goals = [sum(splits), sum(news) + standing, sum(crossings)]
-    return LevelModel(model=model, goals=goals, read=read, runs=runs_of(options, "cpsat"))
-
-
-def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:
-    """Return the fewest leaves on which a changed group keeps `size` units, those of one pod where as few do."""
-    every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
-    fewest = count_to_reach([on[leaf] for leaf in every], size)
-    pods = [[leaf for leaf in every if pod_of[leaf] == pod][:fewest] for pod in dict.fromkeys(map(pod_of.get, every))]
-    return next((own for own in pods if sum(on[leaf] for leaf in own) >= size), every[:fewest])
+    return LevelModel(model=model, goals=goals, read=read, usual="cpsat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +226,11 @@ class LeafLoad:
         return self.size - self.fixed - sum(self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """The leaves that moves make wholly free, and the number of pieces of each size on each leaf afterwards."""
+def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[dict[tuple[int, int], int]]:
+    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them.
 
-    leaves: tuple[int, ...]
-    at_end: dict[tuple[int, int], int]  # (leaf, nodes of the piece) -> pieces
-
-
-def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
-    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
+    The solution is the number of pieces at the end by (leaf, nodes of the piece).
+    """
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
@@ -288,10 +264,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     if outcome.solution is None:
         return outcome.with_solution(None)
     of = outcome.solution.of
-    at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
-    used = {i for i, _ in at_end}
-    freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
-    return outcome.with_solution(Freed(freed, at_end))
+    return outcome.with_solution({at: of(variable) for at, variable in end.items() if of(variable)})
 
 
 def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:

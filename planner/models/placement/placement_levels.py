@@ -8,28 +8,45 @@ still needs, or has left over. Chains of equal needs are not distinguished, so t
 the relaxation is as tight as one over all patterns of chains (arc flows: Valerio de Carvalho 1999, for bin packing).
 A groups over b holes need a + b - 1 pieces (more would close a cycle, along which units can be moved until a piece is
 gone), hence extra pieces are holes taken less chains closed. A group across pods is a share in each, an item of a chain
-there; `join_shares` joins the shares.
+there; the shares are the holes of a chain under the switch where they meet (`join_shares`).
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
 from planner.models import Options
-from planner.models.placement.first_packing import Exchange
-from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, measure
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
 Expr = cp_model.LinearExprT
 Variables = list[cp_model.IntVar]
-Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
-Split = tuple[int, tuple[Piece, ...]]  # (kind, pieces)
+Split = tuple[int, tuple[Piece, ...]]  # (item, pieces)
+
+
+@dataclass(kw_only=True)
+class Chains:
+    """The flow of chains of split groups in one pod; a need above 0 is yet to be filled, one below 0 is left of a hole.
+
+    Items are the groups within the pod, by kind, and behind the kinds the shares of groups across pods, by size. Under
+    a switch above, the holes are the shares that come from below, and each chain is one item that they just fill.
+    """
+
+    path: tuple[int, ...]  # the switches above one of the leaves
+    tier: int = 0  # 0: a pod; else of the switch, that of all tiers for the root
+    below: tuple[tuple[int, int], ...] = ()  # chains whose shares are the holes
+    opened: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by item
+    filled: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, hole)
+    joined: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, item)
+    closed: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by need
+    used: dict[int, cp_model.IntVar] = field(default_factory=dict)  # holes by size, all together
+    items: dict[int, cp_model.IntVar] = field(default_factory=dict)  # all together, by item
 
 
 @dataclass(kw_only=True)
@@ -43,10 +60,7 @@ class JobPlacementModel:
     arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
-    members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
-    local: list[tuple[int, int, cp_model.IntVar]] = field(default_factory=list)  # (tier, switch, groups within)
-    chains: "dict[int, Chains]" = field(default_factory=dict)  # by pod
-    pools: "list[SwitchShares]" = field(default_factory=list)
+    chains: dict[tuple[int, int], Chains] = field(default_factory=dict)  # (tier, pod or switch), tier by tier
 
     def require(self, name: str, rule: Any) -> None:
         """Add a named rule to the CP-SAT model of the placement levels."""
@@ -55,6 +69,51 @@ class JobPlacementModel:
     def split(self, kind: int) -> Expr:
         """Count the groups of a kind that no leaf takes whole, as an expression of the CP-SAT model."""
         return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
+
+    def within(self, tier: int) -> dict[int, Variables]:
+        """Return the split groups within each switch of a tier in the CP-SAT model: of its chains and those below."""
+        found: dict[int, Variables] = {}
+        for chain in self.chains.values():
+            if chain.tier <= tier < len(chain.path):
+                found.setdefault(chain.path[tier], []).extend(chain.items[k] for k in range(len(self.q.kinds)))
+        return found
+
+
+def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int) -> JobPlacementModel:
+    """Build the flows of leaves and chains with their rules: all leaves as one pod, or by pod with shares of groups."""
+    own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
+    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
+    for pod, leaves in own.items():
+        follow_leaves(flows, pod)
+        flows.chains[0, pod] = Chains(path=problem.leaves[leaves[0]].path if by_pod else ())
+        follow_chains(flows, pod, max_split)
+    for k, kind in enumerate(problem.kinds):
+        placed = sum(arc for (_, _, i), arc in flows.arcs.items() if i == k)
+        flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
+    # Shares of split groups meet tier by tier up to the root.
+    for tier in range(1, problem.tiers + 1) if by_pod and len(problem.pods) > 1 else ():
+        below: dict[int, list[tuple[int, int]]] = {}  # by the switch of the tier, or all under the root
+        for at, chain in flows.chains.items():
+            if at[0] == tier - 1:
+                below.setdefault(chain.path[tier] if tier < problem.tiers else -1, []).append(at)
+        for switch, ends in below.items():
+            flows.chains[tier, switch] = Chains(path=flows.chains[ends[0]].path, tier=tier, below=tuple(ends))
+            join_shares(flows, flows.chains[tier, switch], f"{tier},{switch}", max_split)
+    # Every group that is not whole is in a chain, or shares of it in several; each hole is in one.
+    for k in range(len(problem.kinds)):
+        members = sum(chain.items[k] for chain in flows.chains.values())
+        flows.require(f"place_split_groups[{k}]", members == flows.split(k))
+    for (pod, hole), rest in flows.rest.items():
+        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[0, pod].used.get(hole, 0) <= rest)
+    # A leaf is idle only where it is wholly free and neither groups nor chains take of it.
+    for pod, leaves in own.items():
+        wholly = Counter(problem.leaves[i].free for i in leaves if problem.leaves[i].free == problem.leaves[i].size)
+        for units, count in sorted(wholly.items()):
+            if units:
+                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
+                untouched = flows.rest[pod, units] - flows.chains[0, pod].used.get(units, 0)
+                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
+    return flows
 
 
 def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
@@ -77,230 +136,11 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
         flows.require(f"follow_leaves[{pod},{units}]", sources[units] + sum(coming[units]) == led)
 
 
-def levels(flows: JobPlacementModel) -> list[Expr]:
-    """Return the levels of a placement as expressions of its CP-SAT model: two, or all where it has pods."""
-    problem = flows.q
-    taken = sum(variable for chain in flows.chains.values() for variable in chain.used.values())
-    goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
-    closed = [at for chain in flows.chains.values() for at in chain.closed.items()]
-    joints = [variable for pool in flows.pools for variable in pool.more.values()]  # of shares: a piece more each
-    goals.append(taken - sum(variable for _, variable in closed) + sum(joints))
-    if not flows.by_pod:
-        return goals
-    split = sum(variable for members in flows.members for variable in members)
-    within = [sum(variable for at, _, variable in flows.local if at == tier) for tier in range(problem.tiers)]
-    crossing = [split - local for local in within]
-    boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
-    wasteful = sum(variable for need, variable in closed if need < 0)
-    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + wasteful
-    return [*goals, *crossing, boundaries, part_free]
-
-
-def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
-    """Count neighbouring groups not in one pod in the CP-SAT flow model: exactly along one line, else from below."""
-    # Every pod in use and every group across pods is a run of some line; a line not within a pod has a boundary.
-    problem, lines = flows.q, flows.q.groups // flows.q.line
-    # Of each pod the groups within it: whole ones, and split ones that are local to it.
-    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
-    for (pod, _, _), variable in flows.arcs.items():
-        inside[pod].append(variable)
-    for tier, pod, variable in flows.local:
-        if tier == 0:
-            inside[pod].append(variable)
-    used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
-    for pod, groups in inside.items():
-        flows.require(f"count_pods_with_groups[{pod}]", sum(groups) <= problem.groups * used[pod])
-    runs = cp_model.LinearExpr.sum([*used.values(), across]) - lines
-    if problem.line >= problem.groups:
-        return runs
-    boundaries = flows.model.new_int_var(0, problem.groups, "boundaries")
-    flows.require("count_runs_of_pods", boundaries >= runs)
-    if problem.line > 1:
-        within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
-        for pod, groups in inside.items():
-            flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
-        flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
-    return boundaries
-
-
-@dataclass(kw_only=True)
-class SwitchShares:
-    """Shares of split groups in the chain flow that meet under one switch, from its pods or switches below it."""
-
-    tier: int
-    switch: int  # of the tier; -1: the root
-    below: tuple[int, ...]  # pods of the lowest tier, else switches
-    first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
-    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (units before, units of the share)
-    whole: dict[int, cp_model.IntVar] = field(default_factory=dict)  # groups by kind
-    sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
-
-
-def sizes_of(problem: PlacementProblem) -> list[int]:
-    """Return the sizes in units of a pod's items in the flow of chains: groups by kind, then shares by units."""
-    return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
-
-
-def pool_shares(flows: JobPlacementModel, max_split: int) -> None:
-    """Declare pools of shares of split groups in the chain flow, tier by tier up to the root, in the CP-SAT model."""
-    problem, kinds = flows.q, len(flows.q.kinds)
-    given = {
-        pod: {k - kinds + 1: variable for k, variable in chain.items.items() if k >= kinds}
-        for pod, chain in flows.chains.items()
-    }
-    for tier in range(1, problem.tiers + 1):
-        above: dict[int, list[tuple[int, ...]]] = {}  # paths of pods by their switch of the tier, or all under the root
-        for leaves in problem.pods.values():
-            path = problem.leaves[leaves[0]].path
-            above.setdefault(path[tier] if tier < problem.tiers else -1, []).append(path)
-        for switch, paths in above.items():
-            below = tuple(dict.fromkeys(path[tier - 1] for path in paths))
-            flows.pools.append(SwitchShares(tier=tier, switch=switch, below=below))
-            whole = join_shares(flows, flows.pools[-1], [given[at] for at in below], max_split)
-            flows.members.append(whole)
-            flows.local.extend((t, paths[0][t], variable) for t in range(tier, problem.tiers) for variable in whole)
-        given = {pool.switch: pool.sent for pool in flows.pools if pool.tier == tier}
-
-
-def join_shares(
-    flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
-) -> Variables:
-    """Require shares of split groups in a flow to meet, largest first, until a group or sent up; return the groups."""
-    kinds, name = flows.q.kinds, f"{pool.tier},{pool.switch}"
-    largest = max(kind.size for kind in kinds)
-    coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by units
-    for step in range(1, largest):
-        pool.first[step] = flows.model.new_int_var(0, limit, f"first[{name},{step}]")
-        coming[step].append(pool.first[step])
-        for before in range(step, largest - step + 1):
-            variable = pool.more[before, step] = flows.model.new_int_var(0, limit, f"more[{name},{before},{step}]")
-            going[before].append(variable)
-            coming[before + step].append(variable)
-        if pool.tier < flows.q.tiers:
-            pool.sent[step] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
-            going[step].append(pool.sent[step])
-        used = pool.first[step] + sum(variable for (_, after), variable in pool.more.items() if after == step)
-        flows.require(f"use_each_share_once[{name},{step}]", used == sum(shares[step] for shares in given))
-    for k, kind in enumerate(kinds):
-        pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
-        going[kind.size].append(pool.whole[k])
-    for units in sorted(coming.keys() | going.keys()):
-        flows.require(f"join_shares[{name},{units}]", sum(coming[units]) == sum(going[units]))
-    return list(pool.whole.values())
-
-
-def joined_groups(flows: JobPlacementModel, at_hand: dict[int, list[Share]], values: Values) -> Iterator[Split]:
-    """Yield the groups across pods with pieces in a solution's flow, from the pools that join shares of each pod."""
-    for tier in sorted({pool.tier for pool in flows.pools}):
-        sent: dict[int, list[Share]] = {}
-        for pool in (pool for pool in flows.pools if pool.tier == tier):
-            sent[pool.switch] = []
-            for kind, share in _joined(flows.q, pool, [share for at in pool.below for share in at_hand[at]], values):
-                if kind is None:
-                    sent[pool.switch].append(share)
-                else:
-                    yield kind, share[1]
-        at_hand = sent
-
-
-def _joined(
-    problem: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: Values
-) -> Iterator[tuple[int | None, Share]]:
-    """Yield what a pool's flow of shares joins in a solution: groups by kind, and shares sent up, without a kind."""
-    by_units: dict[int, list[Share]] = {}
-    for share in reversed(shares):
-        by_units.setdefault(share[0], []).append(share)
-    more = {at: values.of(variable) for at, variable in pool.more.items()}
-    whole = {k: values.of(variable) for k, variable in pool.whole.items()}
-    sent = {units: values.of(variable) for units, variable in pool.sent.items()}
-    for part, variable in pool.first.items():
-        for _ in range(values.of(variable)):
-            units, pieces = by_units[part].pop()
-            while True:
-                kind = next((k for k, count in whole.items() if count and problem.kinds[k].size == units), None)
-                step = next((after for (before, after), times in more.items() if before == units and times), None)
-                if kind is not None:
-                    whole[kind] -= 1
-                    together = Counter[int]()  # each leaf's units once
-                    for i, amount in pieces:
-                        together[i] += amount
-                    yield kind, (units, tuple(together.items()))
-                    break
-                if step is None:
-                    sent[units] -= 1
-                    yield None, (units, pieces)
-                    break
-                more[units, step] -= 1
-                units, pieces = units + step, pieces + by_units[step].pop()[1]
-
-
-@dataclass(kw_only=True)
-class Chains:
-    """The flow of chains of split groups in one pod; a need above 0 is yet to be filled, one below 0 is left of a hole.
-
-    Items are the groups within the pod, by kind, and behind the kinds the shares of groups across pods, by size.
-    """
-
-    opened: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by item
-    filled: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, hole)
-    joined: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, item)
-    closed: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by need
-    used: dict[int, cp_model.IntVar] = field(default_factory=dict)  # holes by size, all together
-    items: dict[int, cp_model.IntVar] = field(default_factory=dict)  # all together, by item
-
-
-def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
-    """Estimate the variables of the CP-SAT model of the placement levels."""
-    largest, kinds = max(kind.size for kind in problem.kinds), len(problem.kinds)
-    rests, left = set[int](), {leaf.free for leaf in problem.leaves if leaf.free}
-    while left:  # what whole groups may leave of a leaf
-        rests |= left
-        left = {rest - kind.size for rest in left for kind in problem.kinds if rest > kind.size} - rests
-    used = [rest for rest in rests if rest < largest]
-    hole = max(used, default=0)
-    own = largest * len(used) + len(rests) * (kinds + 1) + hole * (kinds + 1)
-    # Shares of groups across pods join chains as kinds do, and meet each other.
-    return len(problem.pods) * (own + largest * hole) + largest * largest // 2 if by_pod else own
-
-
-def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int) -> JobPlacementModel:
-    """Build the flows of leaves and chains with their rules: all leaves as one pod, or by pod with pools of shares."""
-    own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
-    for pod in flows.pods:
-        follow_leaves(flows, pod)
-        follow_chains(flows, pod, max_split)
-    for k, kind in enumerate(problem.kinds):
-        placed = sum(arc for (_, _, i), arc in flows.arcs.items() if i == k)
-        flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
-    kinds = range(len(problem.kinds))
-    for pod, chain in flows.chains.items():
-        flows.members.append([chain.items[kind] for kind in kinds])
-        above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
-        flows.local.extend((tier, switch, chain.items[k]) for tier, switch in enumerate(above) for k in kinds)
-    if by_pod and problem.tiers and len(problem.pods) > 1:
-        pool_shares(flows, max_split)
-    # Every group that is not whole is in a chain, or shares of it in several; each hole is in one.
-    for k in kinds:
-        flows.require(f"place_split_groups[{k}]", sum(members[k] for members in flows.members) == flows.split(k))
-    for (pod, hole), rest in flows.rest.items():
-        flows.require(f"use_each_hole_once[{pod},{hole}]", flows.chains[pod].used.get(hole, 0) <= rest)
-    # A leaf is idle only where it is wholly free and neither groups nor chains take of it.
-    for pod, leaves in own.items():
-        wholly = Counter(problem.leaves[i].free for i in leaves if problem.leaves[i].free == problem.leaves[i].size)
-        for units, count in sorted(wholly.items()):
-            if units:
-                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                untouched = flows.rest[pod, units] - flows.chains[pod].used.get(units, 0)
-                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= untouched)
-    return flows
-
-
 def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
     """Require each chain of a pod to lead from first item to last hole in the flow, and count its items and holes."""
     # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
-    chain, kinds = flows.chains.setdefault(pod, Chains()), flows.q.kinds
+    chain, kinds = flows.chains[0, pod], flows.q.kinds
     largest = max(kind.size for kind in kinds)
     items = sizes_of(flows.q) if flows.by_pod and len(flows.pods) > 1 else [kind.size for kind in kinds]
     costly = all(kind.weight for kind in kinds)
@@ -339,18 +179,189 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
         flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined[k]))
 
 
-def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
-    """Yield the split groups of a chain by kind with their pieces in its holes, each where the last one stopped."""
-    leaf, free, further = 0, 0, iter(holes)
-    for k in sorted(items.elements()):
-        pieces, left = list[Piece](), sizes[k]
-        while left > 0:
-            if free == 0:
-                leaf, free = next(further)
-            taken = min(left, free)
-            pieces.append((leaf, taken))
-            left, free = left - taken, free - taken
-        yield k, tuple(pieces)
+def join_shares(flows: JobPlacementModel, chain: Chains, name: str, limit: int) -> None:
+    """Require shares of split groups in a flow to meet under a switch until they are a group, or a share sent up."""
+    # The largest comes last in a chain, so that no set of shares has two orders.
+    kinds, largest = flows.q.kinds, max(kind.size for kind in flows.q.kinds)
+    coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by need
+    for step in range(1, largest):
+        chain.filled[step, step] = flows.model.new_int_var(0, limit, f"first[{name},{step}]")
+        going[step].append(chain.filled[step, step])
+        for before in range(step, largest - step + 1):
+            more = flows.model.new_int_var(0, limit, f"more[{name},{before},{step}]")
+            chain.filled[before + step, step] = more
+            coming[before].append(more)
+            going[before + step].append(more)
+        item = len(kinds) + step - 1
+        if chain.tier < flows.q.tiers:
+            chain.opened[item] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
+            coming[step].append(chain.opened[item])
+        used = sum(variable for (_, hole), variable in chain.filled.items() if hole == step)
+        given = sum(flows.chains[at].items[item] for at in chain.below)
+        flows.require(f"use_each_share_once[{name},{step}]", used == given)
+    for k, kind in enumerate(kinds):
+        chain.opened[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
+        coming[kind.size].append(chain.opened[k])
+    for units in sorted(coming.keys() | going.keys()):
+        flows.require(f"join_shares[{name},{units}]", sum(going[units]) == sum(coming[units]))
+    chain.items = chain.opened
+
+
+def levels(flows: JobPlacementModel) -> list[Expr]:
+    """Return the levels of a placement as expressions of its CP-SAT model: two, or all where it has pods."""
+    problem = flows.q
+    taken = sum(variable for chain in flows.chains.values() for variable in chain.used.values())
+    goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
+    closed = [at for chain in flows.chains.values() for at in chain.closed.items()]
+    above = [chain for chain in flows.chains.values() if chain.tier]
+    # Of shares, each but the first of a group is a piece more.
+    joints = [fill for chain in above for (need, hole), fill in chain.filled.items() if need > hole]
+    goals.append(taken - sum(variable for _, variable in closed) + sum(joints))
+    if not flows.by_pod:
+        return goals
+    split = sum(chain.items[k] for chain in flows.chains.values() for k in range(len(problem.kinds)))
+    crossing = [split - sum(sum(own) for own in flows.within(tier).values()) for tier in range(problem.tiers)]
+    # Neighbouring groups not in one pod are counted exactly along one line, else from below: every pod in use and every
+    # group across pods is a run of some line; a line not within a pod has a boundary.
+    lines = problem.groups // problem.line
+    # Of each pod the groups within it: whole ones, and split ones that are local to it.
+    inside = {pod: [arc for (own, _, _), arc in flows.arcs.items() if own == pod] for pod in flows.pods}
+    for pod, members in flows.within(0).items():
+        inside[pod] += members
+    used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
+    for pod, groups in inside.items():
+        flows.require(f"count_pods_with_groups[{pod}]", sum(groups) <= problem.groups * used[pod])
+    boundaries: Expr = cp_model.LinearExpr.sum([*used.values(), *crossing[:1]]) - lines
+    if problem.line < problem.groups:
+        runs, boundaries = boundaries, flows.model.new_int_var(0, problem.groups, "boundaries")
+        flows.require("count_runs_of_pods", boundaries >= runs)
+        if problem.line > 1:
+            within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
+            for pod, groups in inside.items():
+                flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
+            flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
+    wasteful = sum(variable for need, variable in closed if need < 0)
+    part_free = sum(flows.rest.values()) - taken - sum(flows.idle.values()) + wasteful
+    return [*goals, *crossing, boundaries, part_free]
+
+
+def sizes_of(problem: PlacementProblem) -> list[int]:
+    """Return the sizes in units of a pod's items in the flow of chains: groups by kind, then shares by units."""
+    return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
+
+
+def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
+    """Return the packing of a CP-SAT solution: whole groups, and the pieces of split ones along their chains."""
+    packing, sizes = Packing(), sizes_of(flows.q)
+    split, spanning = list[Split](), list[tuple[Counter[int], Counter[int]]]()
+    if not flows.by_pod:  # pieces are within a pod where leaves can be exchanged so, else pod by pod along the chain
+        exchange = Exchange(flows.q, packing, walk(flows, values, 0, packing))
+        for items, used in sorted(_followed(sizes, flows.chains[0, 0], values), key=lambda chain: -chain[1].total()):
+            holes = exchange.gather(used)
+            if holes is None:
+                spanning.append((items, used))
+            else:
+                split.extend(split_chain(sizes, items, holes))
+        rest = exchange.rest()
+        for items, used in spanning:
+            split.extend(split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements())))
+    shares: dict[tuple[int, int], list[Split]] = {}  # that chains send up
+    for at, chain in flows.chains.items() if flows.by_pod else ():
+        free: dict[int, list[list[Piece]]] = {}  # of the holes or shares to take, by units
+        if chain.tier:
+            for item, pieces in reversed([share for below in chain.below for share in shares[below]]):
+                free.setdefault(sizes[item], []).append(list(pieces))
+        else:
+            walked = walk(flows, values, at[1], packing)
+            free = {hole: [[(i, hole)] for i in leaves] for hole, leaves in walked.items()}
+        own = list[Split]()
+        for items, holes_of in _followed(sizes, chain, values):
+            taken = [free[hole].pop() for hole in sorted(holes_of.elements(), reverse=True)]
+            own.extend(split_chain(sizes, items, [piece for pieces in taken for piece in pieces]))
+        split.extend(part for part in own if part[0] < len(flows.q.kinds))
+        shares[at] = [part for part in own if part[0] >= len(flows.q.kinds)]
+    # A split group of one piece is a whole one.
+    whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in split if len(pieces) == 1)
+    return Packing(whole=whole, split=[(k, pieces) for k, pieces in split if len(pieces) > 1])
+
+
+MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many holes has too many to try all.
+
+
+class Exchange:
+    """Leaves of a placement that may still exchange their groups, by free units and by the hole that is left."""
+
+    def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
+        self.q, self.packing = problem, packing
+        self.hole = {i: hole for hole, leaves in holes.items() for i in leaves}
+        self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
+        self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
+        for i, hole in self.hole.items():
+            leaf = problem.leaves[i]
+            self.by_hole.setdefault((leaf.free, hole), set()).add(i)
+            self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
+
+    def gather(self, wanted: Counter[int]) -> list[Piece] | None:
+        """Give a chain of split groups holes in one pod, that with the fewest leaves; None where no pod has them."""
+        holes = sorted(wanted.elements(), reverse=True)
+        for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
+            rooms = self._free_of(pod, holes)
+            if rooms is None:
+                continue
+            pieces, whole = list[Piece](), self.packing.whole
+            for room, hole in zip(rooms, holes, strict=True):
+                # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
+                here, there = self.by_pod[pod][room], self.by_hole[room, hole]
+                i = min(here & there, default=min(here))
+                if self.hole[i] != hole:
+                    j, other = min(there), self.hole[i]
+                    for k in range(len(self.q.kinds)):
+                        whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+                    self.by_hole[room, other].remove(i)
+                    self.by_hole[room, other].add(j)
+                    there.remove(j)
+                    self.hole[i], self.hole[j] = hole, other
+                else:
+                    there.remove(i)
+                here.remove(i)
+                pieces.append((i, hole))
+            return pieces
+        return None
+
+    def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
+        """Return free units for each hole of a chain, of leaves that the pod has and some leaf with the hole has."""
+        left = Counter({room: len(leaves) for room, leaves in self.by_pod[pod].items()})
+        used: Counter[Piece] = Counter()
+        chosen: list[int] = []
+        tries = 0
+
+        def search(at: int) -> bool:
+            nonlocal tries
+            tries += 1
+            if at == len(holes) or tries > MAX_TRIES:
+                return at == len(holes)
+            hole = holes[at]
+            for room in sorted(left):
+                if left[room] and len(self.by_hole.get((room, hole), ())) > used[room, hole]:
+                    left[room] -= 1
+                    used[room, hole] += 1
+                    chosen.append(room)
+                    if search(at + 1):
+                        return True
+                    chosen.pop()
+                    left[room] += 1
+                    used[room, hole] -= 1
+            return False
+
+        return chosen if search(0) else None
+
+    def rest(self) -> dict[int, list[int]]:
+        """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
+        rest: dict[int, list[int]] = {}
+        for rooms in self.by_pod.values():
+            for i in sorted(i for leaves in rooms.values() for i in leaves):
+                rest.setdefault(self.hole[i], []).append(i)
+        return rest
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
@@ -371,38 +382,18 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
     return resting_at
 
 
-def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
-    """Return the packing of a CP-SAT solution: whole groups, and the pieces of split ones along their chains."""
-    packing, sizes = Packing(), sizes_of(flows.q)
-    if not flows.by_pod:
-        packing.split.extend(_gathered(flows, values, packing))
-    shares: dict[int, list[Share]] = {}
-    for pod, chain in flows.chains.items() if flows.by_pod else ():
-        free, split = walk(flows, values, pod, packing), list[Split]()
-        for items, holes_of in _followed(sizes, chain, values):
-            holes = [(free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True)]
-            split.extend(split_chain(sizes, items, holes))
-        packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
-        shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
-    packing.split.extend(joined_groups(flows, shares, values))
-    # A split group of one piece is a whole one.
-    whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
-    return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
-
-
-def _gathered(flows: JobPlacementModel, values: Values, packing: Packing) -> Iterator[Split]:
-    """Yield split groups of chains that know no pods, with pieces within a pod where leaves can be exchanged so."""
-    sizes = [kind.size for kind in flows.q.kinds]
-    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
-    for items, used in sorted(_followed(sizes, flows.chains[0], values), key=lambda chain: -chain[1].total()):
-        holes = exchange.gather(used)
-        if holes is None:
-            spanning.append((items, used))
-        else:
-            yield from split_chain(sizes, items, holes)
-    rest = exchange.rest()
-    for items, used in spanning:  # pod by pod along the chain
-        yield from split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements()))
+def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
+    """Yield the split groups of a chain by kind with their pieces in its holes, each where the last one stopped."""
+    leaf, free, further = 0, 0, iter(holes)
+    for k in sorted(items.elements()):
+        pieces, left = Counter[int](), sizes[k]
+        while left > 0:
+            if free == 0:
+                leaf, free = next(further)
+            taken = min(left, free)
+            pieces[leaf] += taken
+            left, free = left - taken, free - taken
+        yield k, tuple(pieces.items())
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
@@ -419,7 +410,7 @@ def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[t
                 filled[need, hole] -= 1
                 used[hole] += 1
                 need -= hole
-            elif end is None and closed[need]:
+            elif end is None and (need == 0 or closed[need]):
                 closed[need] -= 1
                 break
             else:
@@ -446,40 +437,73 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelModel:
-    """A solver model of one level of a placement, its reader of solutions, and the runs that must agree on a proof."""
+    """A solver model of one level of a placement, its reader of solutions, and the solver that usually proves it."""
 
     model: cp_model.CpModel
     goals: Sequence[Expr]  # of all levels
     read: Callable[[Values], tuple[Any, tuple[int, ...]]]  # a solution as an incumbent, and the values of its levels
-    runs: tuple[Callable[..., Outcome[Values]], ...]
+    usual: Literal["cpsat", "highs"]
 
 
-def improve(
-    progress: Progress[Any], options: Options, searched: int, model_of: Callable[[int], LevelModel | None]
-) -> None:
-    """Search each level of a placement that is not at its bound, while those before it are and time is left."""
-    for level in range(searched):
-        if progress.values[level] > progress.bounds[level]:
-            model = model_of(level)
-            if model is not None and not progress.deadline.passed:
-                _search(model, progress, level, options)
-        if progress.interrupted or not progress.proven(level):
+def improve(solution: Solution[Any], options: Options, model_of: Callable[[int], LevelModel | None]) -> None:
+    """Search each level of a placement that is not at its bound, while those before it are and time is left.
+
+    Better packings are kept, and a level's bound is raised to the smallest that its runs prove.
+    """
+    for level in range(solution.searched):
+        search = model_of(level) if solution.values[level] > solution.bounds[level] else None
+        if search is not None and not solution.deadline.passed:
+            goals, model, proofs = search.goals, search.model, list[int]()
+            for goal, value in zip(goals[:level], solution.values, strict=False):
+                model.add(goal <= value).with_name("keep_the_levels_before")
+            model.add(goals[level] >= solution.bounds[level]).with_name("respect_the_analytic_bound")
+            model.minimize(goals[level])
+            # CP-SAT's arithmetic is exact; of HiGHS two runs must agree on a proof.
+            run = linear_runner(options.solver, usual=search.usual)
+            exclude = (options.solver or search.usual) != "cpsat"
+            # A proof that nothing is better is quicker than one of the optimum.
+            for solve in (run, partial(run, presolve=False)) if exclude else (run,):
+                value = solution.values[level]
+                if value <= solution.bounds[level] or solution.interrupted:
+                    break
+                if exclude:
+                    model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+                outcome = solve(model, time_limit=solution.deadline.limit, seed=options.seed, threads=options.threads)
+                solution.interrupted = outcome.stop is Stop.INTERRUPTED
+                solution.variables += len(model.proto.variables)
+                solution.constraints += len(model.proto.constraints)
+                solution.solver = outcome.solver
+                if outcome.solution is not None:
+                    packing, values = search.read(outcome.solution)
+                    if values < solution.values:
+                        solution.packing, solution.values = packing, values
+                proofs.append(_proven(outcome, value if exclude else None))
+            else:
+                lower = solution.bounds
+                solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
+        if solution.interrupted or not solution.proven(level):
             return
 
 
-def level_model(
-    problem: PlacementProblem, progress: Progress[Packing], options: Options, level: int
-) -> LevelModel | None:
+def level_model(problem: PlacementProblem, solution: Solution[Packing], level: int) -> LevelModel | None:
     """Build the solver model of one level of a placement; None where it is too large for the time that is left."""
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
-    by_pod, left = level > 1, progress.deadline.left
-    seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
-    if size_of(problem, by_pod=by_pod) > min(MAX_VARIABLES, left / seconds):
+    by_pod, largest, kinds = level > 1, max(kind.size for kind in problem.kinds), len(problem.kinds)
+    rests, left = set[int](), {leaf.free for leaf in problem.leaves if leaf.free}
+    while left:  # what whole groups may leave of a leaf
+        rests |= left
+        left = {rest - kind.size for rest in left for kind in problem.kinds if rest > kind.size} - rests
+    used = [rest for rest in rests if rest < largest]
+    hole, seconds = max(used, default=0), SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
+    size = largest * len(used) + len(rests) * (kinds + 1) + hole * (kinds + 1)
+    if by_pod:  # shares of groups across pods join chains as kinds do, and meet each other
+        size = len(problem.pods) * (size + largest * hole) + largest * largest // 2
+    if size > min(MAX_VARIABLES, solution.deadline.left / seconds):
         return None
     max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
     if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
-        max_split = min(max_split, progress.values[0] // lightest)
+        max_split = min(max_split, solution.values[0] // lightest)
     flows = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
 
     def read(values: Values) -> tuple[Packing, tuple[int, ...]]:
@@ -488,41 +512,7 @@ def level_model(
 
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-    runs = runs_of(options, "highs" if tight else "cpsat")
-    return LevelModel(model=flows.model, goals=levels(flows), read=read, runs=runs)
-
-
-def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
-    """Return the solver runs that prove a level: one of CP-SAT, whose arithmetic is exact, or two of HiGHS."""
-    run = linear_runner(options.solver, usual=usual)
-    return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
-
-
-def _search(search: LevelModel, progress: Progress[Any], level: int, options: Options) -> None:
-    """Solve one level of a placement, keep better packings, and raise its bound to the smallest that the runs prove."""
-    goals, model, proofs = search.goals, search.model, list[int]()
-    for goal, value in zip(goals[:level], progress.values, strict=False):
-        model.add(goal <= value).with_name("keep_the_levels_before")
-    model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
-    model.minimize(goals[level])
-    exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
-    for run in search.runs:
-        value = progress.values[level]
-        if value <= progress.bounds[level] or progress.interrupted:
-            return
-        if exclude:
-            model.add(goals[level] < value).with_name("improve_on_the_incumbent")
-        outcome = run(model, time_limit=progress.deadline.limit, seed=options.seed, threads=options.threads)
-        progress.interrupted = outcome.stop is Stop.INTERRUPTED
-        progress.variables += len(model.proto.variables)
-        progress.constraints += len(model.proto.constraints)
-        progress.solver = outcome.solver
-        if outcome.solution is not None:
-            packing, values = search.read(outcome.solution)
-            if values < progress.values:
-                progress.packing, progress.values = packing, values
-        proofs.append(_proven(outcome, value if exclude else None))
-    progress.bounds[level] = max(progress.bounds[level], min(proofs))
+    return LevelModel(model=flows.model, goals=levels(flows), read=read, usual="highs" if tight else "cpsat")
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:

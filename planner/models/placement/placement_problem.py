@@ -5,10 +5,10 @@ pods and kinds are numbers here.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from planner.cluster import Topology
 from planner.errors import InputError
@@ -16,7 +16,6 @@ from planner.physics.network.transport import lower_bound_split
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
-Answer = TypeVar("Answer")
 Piece = tuple[int, int]  # (leaf, units)
 WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 
@@ -84,7 +83,7 @@ class PlacementProblem:
     @cached_property
     def min_split(self) -> int:
         """Bound from below the number of groups of the placement problem that fit no leaf whole."""
-        return min_split_groups([leaf.free for leaf in self.leaves], self.kinds)
+        return min_split_weight([leaf.free for leaf in self.leaves], [replace(kind, weight=1) for kind in self.kinds])
 
 
 @dataclass(slots=True)
@@ -95,28 +94,40 @@ class Packing:
     split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
 
 
-def names(problem: PlacementProblem) -> tuple[str, ...]:
+def group_levels(what: str, tiers: int) -> list[str]:
+    """Name the counts of groups on several leaves: split, extra pieces, across pods, and across switches above."""
+    extra = "extra pieces" if what == "groups" else f"extra pieces of {what}"
+    above = ["pods", *(f"switches of tier {tier}" for tier in range(3, tiers + 2))]
+    return [f"split {what}", extra, *(f"{what} across {switches}" for switches in above[:tiers])]
+
+
+def names(problem: PlacementProblem, what: str = "groups", along: str = "in the best order") -> tuple[str, ...]:
     """Name the levels of a placement's objective in their order, each minimal given those before it."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, problem.tiers + 2))]
-    weighted = {kind.weight for kind in problem.kinds} != {1}
-    first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
-    order = "boundaries across pods " + ("along the pipeline" if problem.follows else "in the best order")
-    return (first, "extra pieces", *crossing[: problem.tiers], order, "leaves left part-free")
+    first, *others = group_levels(what, problem.tiers)
+    if {kind.weight for kind in problem.kinds} != {1}:
+        first = "weight of split groups, in millionths of the heaviest kind's bytes"
+    return (first, *others, f"boundaries across pods {along}", "leaves left part-free")
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
     """Compute the value of each level of a placement's objective for a packing, in the order of `names`."""
     weight = sum(problem.kinds[k].weight for k, _ in packing.split)
-    extra = sum(len(pieces) - 1 for _, pieces in packing.split)
-    paths = [{problem.leaves[i].path for i, _ in pieces} for _, pieces in packing.split]
-    crossing = [sum(len({path[tier] for path in on}) > 1 for on in paths) for tier in range(problem.tiers)]
+    on = [{i for i, _ in pieces} for _, pieces in packing.split]
+    _, extra, *crossing = count_splits(on, [leaf.path for leaf in problem.leaves])
     within: Counter[int] = Counter()  # groups by the pod that they are within
     for (i, _), count in packing.whole.items():
         within[problem.leaves[i].pod] += count
-    pods = [{problem.leaves[i].pod for i, _ in pieces} for _, pieces in packing.split]
+    pods = [{problem.leaves[i].pod for i in leaves} for leaves in on]
     within.update(min(own) for own in pods if len(own) == 1)
     across = sum(len(own) > 1 for own in pods)
     return (weight, extra, *crossing, boundaries(problem, +within, across), part_free(problem, used(problem, packing)))
+
+
+def count_splits(on: Sequence[Collection[int]], paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Count groups on several leaves, pieces beyond one a group, and groups across switches of each tier of `paths`."""
+    tiers = range(len(paths[0]) if paths else 0)
+    crossing = (sum(len({paths[i][tier] for i in own}) > 1 for own in on) for tier in tiers)
+    return (sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), *crossing)
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
@@ -172,7 +183,34 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
         each = zip(topology.blocks, paths, strict=True)
         leaves = [LeafNodes(block.name, block.nodes, (block.nodes,), path) for block, path in each]
     else:
-        leaves = _leaves_of_switches(topology)
+        leaves = []
+        above = {switch.name: switch.parent for switch in topology.switches}
+        block = {node: block.name for block in topology.blocks for node in block.nodes}
+        with_nodes = [switch for switch in topology.switches if switch.nodes]
+        chains: list[list[str]] = []  # the switches above each leaf, the next first
+        for switch in with_nodes:
+            chain, at = list[str](), switch.parent
+            while at is not None:
+                if at not in above or at in chain:
+                    fault = f"leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}"
+                    raise InputError(f"topology: switch {switch.name!r} {fault}; fix its parent")
+                chain.append(at)
+                at = above[at]
+            chains.append(chain)
+        roots = [[switch.name, *chain][-1] for switch, chain in zip(with_nodes, chains, strict=True)]
+        if len({chain[-1] if chain else None for chain in chains}) == 1:
+            chains = [chain[:-1] for chain in chains]  # without the root that all share
+        depth, trees = max(map(len, chains), default=0), list(dict.fromkeys(roots))
+        numbers: dict[str, int] = {}  # of the switches in paths
+        for i, (switch, chain) in enumerate(zip(with_nodes, chains, strict=True)):
+            own = chain or [f"leaf {i}"]
+            full = (own + own[-1:] * depth)[:depth]  # shorter chains repeat their last switch
+            path = tuple(numbers.setdefault(name, len(numbers)) for name in full)
+            by_block: dict[str | None, list[str]] = {}
+            for node in switch.nodes:
+                by_block.setdefault(block.get(node), []).append(node)
+            together = tuple(map(tuple, by_block.values()))
+            leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees.index(roots[i])))
     if not leaves:
         raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
     seen: dict[str, str] = {}
@@ -186,49 +224,23 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     return leaves
 
 
-def _leaves_of_switches(topology: Topology) -> list[LeafNodes]:
-    above = {switch.name: switch.parent for switch in topology.switches}
-    block = {node: block.name for block in topology.blocks for node in block.nodes}
-    with_nodes = [switch for switch in topology.switches if switch.nodes]
-    chains: list[list[str]] = []  # the switches above each leaf, the next first
-    for switch in with_nodes:
-        chain, at = list[str](), switch.parent
-        while at is not None:
-            if at not in above or at in chain:
-                fault = f"leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}"
-                raise InputError(f"topology: switch {switch.name!r} {fault}; fix its parent")
-            chain.append(at)
-            at = above[at]
-        chains.append(chain)
-    roots = [[switch.name, *chain][-1] for switch, chain in zip(with_nodes, chains, strict=True)]
-    if len({chain[-1] if chain else None for chain in chains}) == 1:
-        chains = [chain[:-1] for chain in chains]  # without the root that all share
-    depth, trees = max(map(len, chains), default=0), list(dict.fromkeys(roots))
-    numbers: dict[str, int] = {}  # of the switches in paths
-    leaves = []
-    for i, (switch, chain) in enumerate(zip(with_nodes, chains, strict=True)):
-        own = chain or [f"leaf {i}"]
-        full = (own + own[-1:] * depth)[:depth]  # shorter chains repeat their last switch
-        path = tuple(numbers.setdefault(name, len(numbers)) for name in full)
-        by_block: dict[str | None, list[str]] = {}
-        for node in switch.nodes:
-            by_block.setdefault(block.get(node), []).append(node)
-        together = tuple(map(tuple, by_block.values()))
-        leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees.index(roots[i])))
-    return leaves
-
-
 ANALYTIC = "best fit with analytic bounds"
 Incumbent = TypeVar("Incumbent")
 
 
 @dataclass(slots=True)
-class Progress(Generic[Incumbent]):
-    """The progress of a placement's search: the incumbent, the bounds of its levels, its deadline and effort."""
+class Solution(Generic[Incumbent]):
+    """A placement as its search goes on: the incumbent, the values and bounds of its levels, its deadline and effort.
+
+    The first `searched` levels are searched; `analytic` are the bounds of a job without a solver.
+    """
 
     packing: Incumbent
     values: tuple[int, ...]
-    bounds: list[int]
+    bounds: tuple[int, ...]
+    searched: int
+    analytic: tuple[int, ...] = ()
+    min_split: int = 0  # no packing splits fewer groups
     deadline: Deadline = field(default_factory=Deadline)
     variables: int = 0
     constraints: int = 0
@@ -239,11 +251,12 @@ class Progress(Generic[Incumbent]):
         """Return whether a placement's level and all before it are at their bounds."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
-    def outcome(self, searched: int, solution: Answer) -> Outcome[Answer]:
-        """Return the outcome of a placement's search with its solution: proven if the searched levels are at bounds."""
+    def outcome(self) -> Outcome[Self]:
+        """Return the outcome of a placement's search: proven if the searched levels are at their bounds."""
+        proved = self.proven(self.searched - 1)
         return Outcome(
-            stop=Stop.PROVED if self.proven(searched - 1) else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
-            solution=solution,
+            stop=Stop.PROVED if proved else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
+            solution=self,
             objective=float(self.values[0]),
             bound=float(self.bounds[0]),
             solver=self.solver,
@@ -261,19 +274,15 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
     for leaf in problem.leaves:
         for tier, by_switch in enumerate(by_tier):
             by_switch[leaf.path[tier]] += leaf.free
-    crossing = [min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier]
+    alike = [replace(kind, weight=1) for kind in problem.kinds]
+    crossing = [min_split_weight(list(by_switch.values()), alike) for by_switch in by_tier]
     across = crossing[0] if crossing else 0
     return (weight, extra, *crossing, min_boundaries(problem, across, whole=whole), min_part_free(problem, whole=whole))
 
 
-def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the groups that a placement splits: of at least g units, floor(f / g) fit into f free ones, for every g."""
-    counts = {g: sum(kind.count for kind in kinds if kind.size >= g) for g in {kind.size for kind in kinds}}
-    return max((lower_bound_split(free, count, g) for g, count in counts.items()), default=0)
-
-
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the weight of the groups that a placement splits: for every g the lightest of those of at least g units."""
+    """Bound the weight of the groups that a placement splits; their number where each weighs 1."""
+    # For every g, floor(f / g) groups of at least g units fit into f free ones; the lightest of the others split.
     bound = 0
     for g in sorted({kind.size for kind in kinds}):
         large = [kind for kind in kinds if kind.size >= g]

@@ -22,11 +22,11 @@ def problem(
 def test_groups_that_fit_no_leaf_whole() -> None:
     """Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all not."""
     # Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
-    assert problems.min_split_groups([5, 4], [Kind(3, 3)]) == 1
-    assert problems.min_split_groups([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
-    assert problems.min_split_groups([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
-    assert problems.min_split_groups([5, 4], [Kind(2, 4)]) == 0
-    assert problems.min_split_groups([], []) == 0
+    assert problems.min_split_weight([5, 4], [Kind(3, 3)]) == 1
+    assert problems.min_split_weight([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
+    assert problems.min_split_weight([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
+    assert problems.min_split_weight([5, 4], [Kind(2, 4)]) == 0
+    assert problems.min_split_weight([], []) == 0
 
 
 def test_the_lightest_of_those_that_must_split() -> None:

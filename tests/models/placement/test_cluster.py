@@ -10,13 +10,23 @@ from cluster_cases import best, cost, crowded_problem, placements, random_proble
 from tiers import more
 
 from planner.models import Options
-from planner.models.placement.place_job import Solution, solve
+from planner.models.placement.place_job import solve
 from planner.models.placement.placement_levels import _proven
-from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, bounds, names, part_free, used
+from planner.models.placement.placement_problem import (
+    Kind,
+    Leaf,
+    Packing,
+    PlacementProblem,
+    Solution,
+    bounds,
+    names,
+    part_free,
+    used,
+)
 from planner.solvers.outcome import Outcome, Stop
 
 
-def found(q: PlacementProblem, options: Options | None = None) -> Solution:
+def found(q: PlacementProblem, options: Options | None = None) -> Solution[Packing]:
     outcome = solve(q, options or Options())
     assert outcome.solution is not None
     return outcome.solution

@@ -3,7 +3,8 @@
 import random
 from collections import Counter
 
-from planner.models.placement.first_packing import Exchange, best_fit, greedy
+from planner.models.placement.place_job import best_fit, greedy
+from planner.models.placement.placement_levels import Exchange
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem
 
 
