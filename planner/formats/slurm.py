@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,15 +94,11 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
     """Yield the logical lines of a topology.conf with their place: comments gone, lines joined at a backslash."""
-    lines, joined, first = text.split("\n"), "", 0
-    for number, raw in enumerate(lines, 1):
-        line = raw.partition("#")[0].rstrip()
-        first = first or number
-        joined += line.removesuffix("\\")
-        if not line.endswith("\\") or number == len(lines):
-            if joined.strip():
-                yield f"line {first}", joined
-            joined, first = "", 0
+    first, plain = 1, "\n".join(raw.partition("#")[0].rstrip() for raw in text.split("\n"))
+    for lines in re.split(r"(?<!\\)\n", plain):
+        if (joined := lines.replace("\\\n", "").removesuffix("\\")).strip():
+            yield f"line {first}", joined
+        first += lines.count("\n") + 1
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:
@@ -156,23 +152,32 @@ def write_conf(topology: Topology) -> str:
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """Read a topology.yaml's named, default or first topology; a tree takes along the blocks of the file's only one."""
-    topologies = _topologies(parse(text, source), source)
-    hostlists = Hostlists(source)
+    root, hostlists, topologies = parse(text, source), Hostlists(source), dict[str, dict[str, Node]]()
+    for item in [] if _is_empty(root) else _list(root, source, "the file"):
+        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
+        own = _text(pairs["topology"], source, "topology")
+        if own in topologies:
+            first = topologies[own]["topology"].line
+            raise InputError(f"{source}: line {item.line}: topology {own!r} is already at line {first}; rename one")
+        kinds = [kind for kind in _KINDS if kind in pairs and not _is_empty(pairs[kind], "false")]
+        if len(kinds) != 1:
+            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
+            raise InputError(f"{source}: line {item.line}: topology {own!r} {stated}")
+        topologies[own] = {key: value for key, value in pairs.items() if key not in _KINDS or key in kinds}
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
         raise InputError(f"{source}: there is no topology {name!r}; {hint(name, topologies)}")
-    flags = ((key, own["cluster_default"].value) for key, own in topologies.items() if "cluster_default" in own)
+    flags = ((key, pairs["cluster_default"].value) for key, pairs in topologies.items() if "cluster_default" in pairs)
     default = next((key for key, flag in flags if str(flag).lower() in {"true", "yes", "on"}), next(iter(topologies)))
-    chosen = default if name is None else name
-    if "block" in topologies[chosen]:
-        return topology_rows.block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
-    if "tree" not in topologies[chosen]:
-        kind = next(kind for kind in _KINDS if kind in topologies[chosen])
-        line = topologies[chosen]["topology"].line
-        raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+    chosen = topologies[name or default]
+    if "block" in chosen:
+        return topology_rows.block_topology(source, *_blocks(chosen["block"], hostlists))
+    if "tree" not in chosen:
+        is_ = f"{name or default!r} is {next(kind for kind in _KINDS if kind in chosen)}"
+        raise InputError(f"{source}: line {chosen['topology'].line}: {is_}; only tree and block say where nodes stand")
     rows = []
-    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), "switches")["switches"]
+    switches = _mapping(chosen["tree"], source, "tree", ("switches",), "switches")["switches"]
     for item in _list(switches, source, "switches"):
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
@@ -180,22 +185,6 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
-
-
-def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
-    topologies = dict[str, dict[str, Node]]()
-    for item in [] if _is_empty(root) else _list(root, source, "the file"):
-        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
-        name = _text(pairs["topology"], source, "topology")
-        if name in topologies:
-            first = topologies[name]["topology"].line
-            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
-        kinds = [kind for kind in _KINDS if kind in pairs and not _is_empty(pairs[kind], "false")]
-        if len(kinds) != 1:
-            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
-            raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
-        topologies[name] = {key: value for key, value in pairs.items() if key not in _KINDS or key in kinds}
-    return topologies
 
 
 def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
@@ -302,14 +291,18 @@ def read_states(path: str | Path) -> NodeStates:
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: names no node; print it by {SINFO}")
-    if not text.lstrip().startswith("{"):
-        return _worst_states(_from_text(text, str(path)))
-    data = parse_json(text, str(path))
-    if "items" in data:
+    data = parse_json(text, str(path)) if text.lstrip().startswith("{") else None
+    if data is not None and "items" in data:
         free, down = node_states(data, str(path))
         return NodeStates(free=free, down=down)
-    found = _worst_states(_from_json(data, str(path)))
-    if not found.free | found.taken:
+    worst = dict[str, int]()
+    for name, state in _from_text(text, str(path)) if data is None else _from_json(data, str(path)):
+        worst[name] = max(state, worst.get(name, FREE))
+    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
+    found = NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
+    if data is None:
+        return found
+    if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
@@ -334,14 +327,6 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
         listed = topology_rows.some([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
     return states.replaced(down=states.down | (known - states.free - states.busy))
-
-
-def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
-    worst = dict[str, int]()
-    for name, state in states:
-        worst[name] = max(state, worst.get(name, FREE))
-    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
-    return NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
 
 
 def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
