@@ -207,11 +207,21 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
         boxes[built.models[tier].name] += count
     yield from ((name, "fabric", count, "", count * usd[name]) for name, count in boxes.items())
     yield switch.name, "WAN gateway", design.wan_gateways, "", design.wan_gateways * switch.price_usd
+    ends = fabric_designs.endpoint_factor(switch, design.split)
     if fabric_designs.by_reach(network):
-        yield from _by_length(built)
+        table = fabric_designs.media_table(network)
+        sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
+        for block, length in built.measured():
+            chosen, (each_usd, _) = table.choose(length), table.usd_watts(length)
+            factor = ends if block.low_tier == "gpu" else switch.link_factor
+            for medium in np.unique(chosen).tolist():
+                of, key = chosen == medium, (f"{block.low_tier} to {block.high_tier}", medium)
+                sums[key] += of.sum(), length[of].sum(), factor * each_usd[of].sum()
+        for (where, medium), (count, metres, dollars) in sorted(sums.items(), key=lambda item: item[0]):
+            yield built.media[medium].name, where, int(count), f"{metres:.1f}", float(dollars)
     else:
         up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
-        ends, cables, optics = fabric_designs.endpoint_factor(switch, design.split), network.cables, network.optics
+        cables, optics = network.cables, network.optics
         for where, links, factor, cable_usd, modules in (
             ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
             ("switch to switch", up, switch.link_factor, cables.switch_usd, cables.switch_transceivers),
@@ -221,22 +231,6 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
     if network.power_usd_per_watt:
         power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
         yield "power over the years", f"{built.fabric.power_mw:.6g} MW", "", "", power
-
-
-def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
-    table = fabric_designs.media_table(built.network)
-    sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
-    for block, length in built.measured():
-        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
-        usd, _ = table.usd_watts(length)
-        factor = built.switch.link_factor
-        if block.low_tier == "gpu":
-            factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
-        for medium in np.unique(chosen).tolist():
-            of = chosen == medium
-            sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
-    for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
-        yield built.media[medium].name, where, int(count), f"{metres:.1f}", float(usd)
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker

@@ -57,8 +57,15 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
     (-x): Slurm 24.11 refuses --segment with -w, 26.05 takes either. InputError: the list is too long for one argument.
     """
     nodes, segment = set(placed.nodes), None
-    if topology is not None and topology.kind == "block" and (segment := _segment(placed, topology)):
-        nodes = {node for block in topology.blocks for node in block.nodes} - nodes
+    if topology is not None and topology.kind == "block":
+        # On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that
+        # fits it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of
+        # the nodes by base block is always such a segment, and never larger than a base block, the largest of 24.11.
+        home = {node: i for i, block in enumerate(topology.blocks) for node in block.nodes}
+        counts, sizes = Counter(home[node] for node in placed.nodes), _block_sizes(topology)
+        level = next((size for size in sizes if size >= len(nodes)), sizes[-1])
+        if len({block // (level // sizes[0]) for block in counts}) > -(-len(nodes) // level):
+            segment, nodes = math.gcd(*counts.values()), home.keys() - nodes
     # -w sorts the nodes anyway, and in the order of their names they take the fewest bytes.
     listed = fold_names(sorted(nodes, key=natural))
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
@@ -99,21 +106,6 @@ def hints(placed: Placement, topology: Topology) -> dict[str, str]:
     if len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
         return {"segment": f"--segment={size}"}
     return {}
-
-
-def _segment(placed: Placement, topology: Topology) -> int | None:
-    """Return the --segment that makes Slurm's topology/block take the nodes, None where it takes their list without.
-
-    On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
-    it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
-    by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
-    """
-    home = {node: i for i, block in enumerate(topology.blocks) for node in block.nodes}
-    counts = Counter(home[node] for node in placed.nodes)
-    sizes = _block_sizes(topology)
-    level = next((size for size in sizes if size >= len(placed.nodes)), sizes[-1])
-    used = len({count // (level // sizes[0]) for count in counts})
-    return None if used <= -(-len(placed.nodes) // level) else math.gcd(*counts.values())
 
 
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
