@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -146,14 +147,6 @@ def require(run: LaunchRun, framework: str) -> None:
         raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
 
 
-def require_on_gpu(run: LaunchRun, framework: str) -> None:
-    """Refuse to launch with activations on the host, which would stay on the GPU; a user's recipe may: --like."""
-    if run.software is not None and run.software.activation_offload:
-        key, share = "workload.software.activation_offload", run.software.activation_offload
-        remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
-        raise InputError(f"{key}: {framework} cannot be told {share:g}; {remedy}")
-
-
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return a run's chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
@@ -207,71 +200,9 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-def _megatron_script(run: LaunchRun) -> str:
-    require(run, "megatron")
-    require_on_gpu(run, "megatron")
-    narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
-    if narrow and not run.layout.zero_stage:
-        key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
-        remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
-        raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
-    groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
-    notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
-    arrays = "\n\n".join(f"{name}=(\n{_lines(flags)})" for name, flags in groups.items())
-    use = " ".join(f'"${{{name}[@]}}"' for name in groups)
-    return f"""\
-#!/bin/bash
-# {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-{notes}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
-NNODES={run.nodes}
-GPUS_PER_NODE={run.node_gpus}
-
-{arrays}
-
-torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
-    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
-    pretrain_gpt.py {use} "$@"
-"""
-
-
-def _ranks(run: LaunchRun) -> Iterator[str]:
-    """Yield notes for a launch script on the sites and racks of ranks, as far as no flag states them."""
-    if len(by_site := run.layout.data_parallel_by_site) > 1:
-        yield f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."
-    if run.stages_in_racks == "mixed":
-        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
-        yield f"{have}; ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
-
-
-def _releases(run: LaunchRun) -> Iterator[str]:
-    """Yield notes for a launch script on what Megatron-LM releases refuse (arguments.py, transformer_config.py)."""
-    if run.software is None:
-        return
-    if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
-        yield "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place."
-    if run.model.experts is not None and run.software.fused_experts:
-        yield "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later."
-    if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
-        yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
-    if run.software.fused_loss and loss_implementation(run.software) == "te":
-        yield (
-            "core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with workload.software."
-            f"logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-        )
-
-
 def connections(run: LaunchRun) -> int:
     """Return CUDA_DEVICE_MAX_CONNECTIONS of a run: one for tensor and context parallelism, more for Megatron FSDP."""
     return 32 if run.layout.zero_stage in SHARDING else 1
-
-
-def _lines(flags: Flags) -> str:
-    lines = ""
-    for name, value in _stated(flags).items():
-        quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
-        text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
-        lines += f"    --{name}\n" if value is True else f"    --{name} {text}\n"
-    return lines
 
 
 def _stated(flags: Flags) -> Flags:
@@ -450,15 +381,6 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def _torchtitan_toml(run: LaunchRun) -> str:
-    require_on_gpu(run, "torchtitan")
-    lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
-    lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
-    for name, table in torchtitan_tables(run).items():
-        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
 def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: a choice has none."""
     require(run, "nemo")
@@ -498,13 +420,6 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def _nemo_yaml(run: LaunchRun) -> str:
-    require_on_gpu(run, "nemo")
-    start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
-    head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
-    return "".join(f"# {line}\n" for line in head) + dump(nemo_overrides(run))
-
-
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: a choice has no setting."""
     require(run, "deepspeed")
@@ -526,21 +441,85 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
-def _deepspeed_json(run: LaunchRun) -> str:
-    require_on_gpu(run, "deepspeed")
-    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
-
-
-# What the layout decides, by key of a framework; and the file that states it.
+# What the layout decides, by key of a framework.
 DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
     "megatron": megatron_flags,
     "torchtitan": torchtitan_tables,
     "nemo": nemo_overrides,
     "deepspeed": deepspeed_keys,
 }
-WRITERS: dict[str, Callable[[LaunchRun], str]] = {
-    "megatron": _megatron_script,
-    "torchtitan": _torchtitan_toml,
-    "nemo": _nemo_yaml,
-    "deepspeed": _deepspeed_json,
-}
+
+
+def _file(run: LaunchRun, framework: str) -> str:
+    """Write the file that states the layout, a script of Megatron's. InputError: a choice cannot be told so."""
+    software = run.software
+    if software is not None and software.activation_offload:  # else they would stay on the GPU
+        key = "workload.software.activation_offload"
+        remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
+        raise InputError(f"{key}: {framework} cannot be told {software.activation_offload:g}; {remedy}")
+    decided = DECIDED[framework](run)
+    if framework == "deepspeed":
+        return json.dumps(decided, indent=2) + "\n"
+    if framework == "torchtitan":
+        lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
+        lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+        for name, table in decided.items():
+            lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        return "\n".join(lines) + "\n"
+    # Sites and racks of ranks, as far as no flag states them.
+    notes, by_site = list[str](), run.layout.data_parallel_by_site
+    if len(by_site) > 1:
+        notes = [f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."]
+    if run.stages_in_racks == "mixed":
+        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
+        ranks = "ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
+        notes.append(f"{have}; {ranks}")
+    if framework == "nemo":
+        start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
+        head = f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}"
+        return "".join(f"# {line}\n" for line in (head, *notes)) + dump(decided)
+    if software is not None:
+        if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
+            key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
+            remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
+            raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
+        routed = run.model.experts is not None
+        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+        refused = {  # by releases of Megatron-LM (arguments.py, transformer_config.py)
+            "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.": (
+                routed and software.dispatcher == "hybrid_ep"
+            ),
+            "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.": (
+                routed and software.fused_experts
+            ),
+            "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.": (
+                software.cuda_graphs != "none" and run.layout.recompute != "none"
+            ),
+            f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}": (
+                software.fused_loss and loss_implementation(software) == "te"
+            ),
+        }
+        notes += [note for note, applies in refused.items() if applies]
+    arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
+    for name, flags in groups.items():
+        arrays += f"{name}=(\n"
+        for flag, value in _stated(flags).items():
+            quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
+            text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
+            arrays += f"    --{flag}\n" if value is True else f"    --{flag} {text}\n"
+        arrays += ")\n\n"
+    use, told = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
+    return f"""\
+#!/bin/bash
+# {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
+{told}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+NNODES={run.nodes}
+GPUS_PER_NODE={run.node_gpus}
+
+{arrays}torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
+    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
+    pretrain_gpt.py {use} "$@"
+"""
+
+
+WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in DECIDED}
