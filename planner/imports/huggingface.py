@@ -165,8 +165,16 @@ class _Reader:
             self._experts(entry)
             if self.config.get("swiglu_limit") is not None and "experts" in entry:
                 entry["experts"]["clamped"] = True
-        if self.kind == "qwen3_next":
-            self._linear_attention(entry)
+        if self.kind == "qwen3_next":  # each token's shared expert has its other projections, on the mean of layers
+            values_heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
+            keys, values = self.count(("linear_num_key_heads",)) * key, values_heads * value
+            self.count(("linear_conv_kernel_dim",), 4)
+            layers, linear, size = entry["layers"], entry.get("window_layers", 0), entry["head_size"]
+            projected = 2 * keys + 3 * values + 2 * values_heads - 2 * size * (heads + entry.get("kv_heads", heads))
+            extra = (linear * projected + (layers - linear) * heads * size) / layers
+            entry["experts"]["shared_ffn"] += round(extra / 3)
+            done = "windows of equal work, its projections in the shared expert"
+            self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")
         return entry
 
     def count(self, names: Sequence[str], default: int | None = None) -> int:
@@ -204,7 +212,7 @@ class _Reader:
             entry["head_size"] = size
 
     def _windows(self, entry: dict[str, Any]) -> None:
-        kinds = self.config.get("layer_types")
+        kinds, layers = self.config.get("layer_types"), entry["layers"]
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
             known = {FULL, SLIDING, *(key for key, of in ALIKE.items() if of == self.kind)}
@@ -212,8 +220,16 @@ class _Reader:
             if odd:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
             windowed = sum(kind != FULL for kind in kinds)
+        elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
+            first = self.config.get("max_window_layers", 0) if self.config["use_sliding_window"] else layers
+            windowed = max(0, layers - first)
+        elif self.kind == "llama4_text" and self.config.get("no_rope_layers"):
+            windowed = sum(map(bool, self.config["no_rope_layers"]))
         else:
-            windowed = self._windowed_layers(entry["layers"])
+            every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
+            name = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
+            every = self.config.get(name, every) if every > 1 else every
+            windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
@@ -223,16 +239,6 @@ class _Reader:
             window = round(work / (entry["heads"] * entry.get("head_size", entry["hidden"] // entry["heads"])))
         if windowed and window:
             entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
-
-    def _windowed_layers(self, layers: int) -> int:
-        if "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
-            return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
-        if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
-            return sum(map(bool, self.config["no_rope_layers"]))
-        every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
-        key = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
-        every = self.config.get(key, every) if every > 1 else every
-        return layers if every == 1 else layers - layers // every if every else 0
 
     def _experts(self, entry: dict[str, Any]) -> None:
         count = self.count(EXPERTS, 0)
@@ -248,8 +254,18 @@ class _Reader:
         dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
         if sorted(dense_list) != list(range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
-        if self.kind == "llama4_text":
-            width, shared = self._alternating(entry, width)
+        if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
+            layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
+            listed = self.config.get("moe_layers")
+            routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
+            both, shared = width * routed + dense_width * (layers - routed), width
+            if routed != layers:
+                if width * routed % layers or both % layers:
+                    remedy = "write workload.model inline"
+                    self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
+                done = f"{routed} of {layers} layers have experts, each layer here has their mean"
+                self.approximated.append(f"interleave_moe_layer_step ({done})")
+                width, shared = width * routed // layers, both // layers
         entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}
         entry["experts"] |= {"shared_ffn": shared, "dense_layers": dense}
         groups = self.count(("n_group",), 1)
@@ -257,31 +273,3 @@ class _Reader:
             entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN
-
-    def _alternating(self, entry: dict[str, Any], width: int) -> tuple[int, int]:
-        """Return the expert widths (routed, shared) of Llama 4's config: the mean where dense layers alternate."""
-        layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
-        listed = self.config.get("moe_layers")
-        routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
-        if routed == layers:
-            return width, width
-        if width * routed % layers or (width * routed + dense_width * (layers - routed)) % layers:
-            remedy = "write workload.model inline"
-            self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
-        done = f"{routed} of {layers} layers have experts, each layer here has their mean"
-        self.approximated.append(f"interleave_moe_layer_step ({done})")
-        return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
-
-    def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add the other projections of Qwen3-Next's config, on the mean of layers, to each token's shared expert."""
-        heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
-        keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
-        own = entry["heads"] * entry["head_size"]
-        self.count(("linear_conv_kernel_dim",), 4)
-        layers, linear = entry["layers"], entry.get("window_layers", 0)
-        full_heads = entry["heads"] + entry.get("kv_heads", entry["heads"])
-        projected = 2 * keys + 3 * values + 2 * heads - 2 * entry["head_size"] * full_heads
-        extra = (linear * projected + (layers - linear) * own) / layers
-        entry["experts"]["shared_ffn"] += round(extra / 3)
-        done = "windows of equal work, its projections in the shared expert"
-        self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")

@@ -56,7 +56,22 @@ def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
     if base is None or not 0 < base < math.inf:
         problem = "is missing" if base is None else f"must be greater than 0 (is {base:g})"
         raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
-    rows = {name: list(_matrix_rows(file, name, tables[name])) for name in COLUMNS}
+    rows: dict[str, list[CsvRow]] = {name: [] for name in COLUMNS}
+    for name, columns in COLUMNS.items():
+        for line, words in tables[name]:
+            if len(words) < len(columns):
+                needed = f"{len(columns)} are needed ({', '.join(columns)})"
+                problem = f"a row of {name!r} has {len(words)} values where {needed}"
+                raise InputError(f"{file}: line {line}: {problem}; complete it")
+            cells = {}
+            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1):
+                value = _matrix_value(file, line, f"{name} column {i} ({column})", word)
+                cells[column] = repr(value).removesuffix(".0")
+            row = CsvRow(file, line, cells, name)
+            for column in filter(cells.__contains__, BUSES):
+                if row.number(column) % 1 or row.number(column) < 1:
+                    raise row.wrong(column, "must be a positive whole number", "correct it")
+            rows[name].append(row)
     return base, rows, len(tables.get("dcline", ()))
 
 
@@ -99,25 +114,6 @@ def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list
     raise InputError(f"{file}: line {first}: table {name!r} is never closed; add ]; after its last row")
 
 
-def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[CsvRow]:
-    columns = COLUMNS[name]
-    for line, words in rows:
-        if len(words) < len(columns):
-            needed = f"{len(columns)} are needed ({', '.join(columns)})"
-            problem = f"a row of {name!r} has {len(words)} values where {needed}"
-            raise InputError(f"{file}: line {line}: {problem}; complete it")
-        values = [
-            _matrix_value(file, line, f"{name} column {i} ({column})", word)
-            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1)
-        ]
-        cells = {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}
-        row = CsvRow(file, line, cells, name)
-        for column in set(BUSES) & set(columns):
-            if row.number(column) % 1 or row.number(column) < 1:
-                raise row.wrong(column, "must be a positive whole number", "correct it")
-        yield row
-
-
 def _matrix_value(file: str, line: int, what: str, word: str) -> float:
     try:
         return float(word)
@@ -139,7 +135,18 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
     idle = len(tables["gen"]) - sum(map(len, units.values()))
-    branches = list(_case_branches(tables["branch"], base_mva, buses, live))
+    branches, shifted = list[DraftBranch](), 0
+    for row in tables["branch"]:
+        start, end = _ends(row, "F_BUS", "T_BUS", buses)
+        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
+        if row.number("BR_STATUS") > 0 and start in live and end in live:
+            tap, shift, note = row.number("TAP"), row.number("SHIFT"), None
+            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
+                note = f"transformer, ratio {tap:g}" if tap else "transformer"
+            x_pu = reactance(row.number("BR_X"), tap, base_mva)
+            a, b = f"bus-{start}", f"bus-{end}"
+            branches.append(DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note))
+            shifted += shift != 0
     places = _places(path, live, options)
     demand: defaultdict[str, float] = defaultdict(float)
     nodes = []
@@ -150,14 +157,14 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     return Draft(
         source=f"MATPOWER case {path.name}",
         nodes=tuple(nodes),
-        branches=tuple(branch for branch, _ in branches),
+        branches=tuple(branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
         notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(tables["branch"]) - len(branches), "branches out of service left out"),
-            (sum(branch.reactance_pu is None for branch, _ in branches), NO_REACTANCE),
-            (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
+            (sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE),
+            (shifted, "phase shifters written without their shift"),
             (sum(node.load_mw < 0 for node in nodes), "buses of negative demand feed in whatever is planned"),
             (dc_lines, "rows of mpc.dcline left out"),
         ),
@@ -188,23 +195,6 @@ def _node(number: str, area: str, place: Place, units: list[float], load_mw: flo
         largest_unit_mw=max(units, default=None),
         note=note,
     )
-
-
-def _case_branches(
-    rows: list[CsvRow], base_mva: float, buses: dict[str, CsvRow], live: dict[str, CsvRow]
-) -> Iterator[tuple[DraftBranch, bool]]:
-    """Yield the branches in service of a MATPOWER case, and whether each shifts the phase."""
-    for row in rows:
-        start, end = _ends(row, "F_BUS", "T_BUS", buses)
-        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
-        if row.number("BR_STATUS") > 0 and start in live and end in live:
-            tap, shift = row.number("TAP"), row.number("SHIFT")
-            note = None
-            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
-                note = f"transformer, ratio {tap:g}" if tap else "transformer"
-            x_pu = reactance(row.number("BR_X"), tap, base_mva)
-            a, b = f"bus-{start}", f"bus-{end}"
-            yield DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
