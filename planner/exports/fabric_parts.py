@@ -268,6 +268,7 @@ def netbox_files(built: BuiltFabric) -> Files:
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
     racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in standing]
     devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
+    devices += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
         def lines() -> Iterator[str]:
@@ -282,12 +283,15 @@ def netbox_files(built: BuiltFabric) -> Files:
         "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
         **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
-        "device-roles.csv": table("name,slug,color", lambda: [(role, role, COLOURS.get(role, GREY)) for role in roles]),
+        "device-roles.csv": table("name,slug,color", lambda: [(own, own, COLOURS.get(own, GREY)) for own in roles]),
         "sites.csv": table("name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
         "racks.csv": table("site,name,status,width,u_height", lambda: racks),
         "devices.csv": table(
             "name,role,manufacturer,device_type,site,location,rack,position,face,status",
-            lambda: _devices(built, devices),
+            lambda: (
+                (f"{built.site}-{name}", own, MANUFACTURER, model, built.site, "", place, "", "", STATUS)
+                for name, own, model, place in devices
+            ),
         ),
         "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(built)),
         "cables.csv": table(
@@ -318,28 +322,16 @@ def _slug(name: str) -> str:
 
 def _device_type(model: str, units: int, ports: dict[str, float]) -> Iterator[str]:
     named = {"manufacturer": MANUFACTURER, "model": model, "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}"}
-    interfaces = [{"name": port, "type": _cage(gbps)} for port, gbps in ports.items()]
+    interfaces = [{"name": port, "type": CAGES.get(round(gbps), "other")} for port, gbps in ports.items()]
     size = {"u_height": units, "is_full_depth": True}
     yield "---\n" + dump(named | size | ({"interfaces": interfaces} if interfaces else {}))
-
-
-def _cage(gbps: float) -> str:
-    return CAGES.get(round(gbps), "other")
-
-
-def _devices(built: BuiltFabric, hosts: Iterable[tuple[str, str, str, str]]) -> Iterator[Row]:
-    for name, role, model, rack in hosts:
-        yield f"{built.site}-{name}", role, MANUFACTURER, model, built.site, "", rack, "", "", STATUS
-    for tier in switch_counts(built.design):
-        model = built.models[tier].name
-        for name in built.names[tier]:
-            yield f"{built.site}-{name}", tier, MANUFACTURER, model, built.site, "", "", "", "", STATUS
 
 
 def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     """Yield NetBox interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
     design = built.design
-    nic, part_of_port = _cage(design.nic_gbps), _cage(built.switch.port_gbps / design.split)
+    rates = design.nic_gbps, built.switch.port_gbps / design.split
+    nic, part_of_port = (CAGES.get(round(gbps), "other") for gbps in rates)
     for rack in built.names["rack"]:
         for gpu in range(design.gpus_per_rack):
             for lane in range(design.lanes):

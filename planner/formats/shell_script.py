@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.formats.yaml_text import RecipeText
@@ -402,23 +402,13 @@ def typed(text: str | None) -> Any:
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """How many nodes with how many GPUs a launch script starts, and every statement of it by its name in the file."""
+class Started(NamedTuple):
+    """GPUs that a launch script starts, None: not stated; the statements of nodes, GPUs of each and GPUs by name."""
 
+    gpus: int | None
     nodes: Mapping[str, LocatedText]
     per_node: Mapping[str, LocatedText]
     total: Mapping[str, LocatedText]
-
-    @property
-    def gpus(self) -> int | None:
-        """GPUs that a launch script starts in all; None: not stated."""
-        whole = self.total.get("WORLD_SIZE") or self.total.get("--num-gpus")
-        return int(whole) if whole else _first(self.nodes) * _first(self.per_node) or None
-
-
-def _first(stated: Mapping[str, LocatedText]) -> int:
-    return next(map(int, stated.values()), 0)
 
 
 def started(script: Script) -> Started:
@@ -429,17 +419,21 @@ def started(script: Script) -> Started:
     def of(*names: str) -> dict[str, LocatedText]:
         return {name: known[name] for name in names if re.fullmatch(r"(?=0*[1-9])[0-9]{1,9}", known.get(name, ""))}
 
+    def first(stated: Mapping[str, LocatedText]) -> int:
+        return next(map(int, stated.values()), 0)
+
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
     each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
     each |= {key: value for key, value in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(value) > 1}
     tasks, total = of("--ntasks-per-node", "#SBATCH --ntasks-per-node"), of("WORLD_SIZE", "--num-gpus")
-    each |= {name: text for name, text in tasks.items() if _first(each) in (0, int(text))}
+    each |= {name: text for name, text in tasks.items() if first(each) in (0, int(text))}
     for name, text in of("#SBATCH --ntasks").items():
-        if int(text) == _first(nodes):
+        if int(text) == first(nodes):
             nodes[name] = text
-        elif int(text) == _first(nodes) * _first(each):
+        elif int(text) == first(nodes) * first(each):
             total[name] = text
-    return Started(nodes, each, total)
+    whole = total.get("WORLD_SIZE") or total.get("--num-gpus")
+    return Started(int(whole) if whole else first(nodes) * first(each) or None, nodes, each, total)
 
 
 @dataclass(slots=True)

@@ -47,26 +47,19 @@ class DraftBranch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftAuthority:
-    """A balancing authority in the draft of a grid, as far as its file knows it."""
-
-    id: str
-    interconnection: str | None = None
-    peak_mw: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A grid as far as its file states it; `notes` name parts that were left out or read in a special way.
 
     The nodes have all that is installed as their generation, unrounded; 0 where the file says nothing of plants.
+    Balancing authorities come with their interconnection, None where it is not known, and some with their peak demand.
     """
 
     source: str
     nodes: tuple[PowerNode, ...]
     plants_known: bool = True
     branches: tuple[DraftBranch, ...] = ()
-    authorities: tuple[DraftAuthority, ...]
+    interconnections: dict[str, str | None]
+    peaks_mw: dict[str, float]
     notes: tuple[str, ...] = ()
 
 
@@ -248,16 +241,14 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     if not plants:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
     lost = [plant.mw for plant in listed if not plant.authority]
-    peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
     # The synchronous area of an authority is that of the NERC region with most of its capacity.
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for plant in plants:
         mw[plant.authority][plant.region] += plant.mw
-    authorities = []
-    for authority, regions in sorted(mw.items()):
+    interconnections = dict[str, str | None]()
+    for authority, regions in mw.items():
         known = sorted((-own_mw, region) for region, own_mw in regions.items() if region)
-        area = AREAS.get(known[0][1], "eastern") if known else None
-        authorities.append(DraftAuthority(id=authority, interconnection=area, peak_mw=peaks.get(authority)))
+        interconnections[authority] = AREAS.get(known[0][1], "eastern") if known else None
     used, nodes = set[str](), list[PowerNode]()
     for own in group_plants(plants, options.radius_km):
         first = own[0]
@@ -281,7 +272,8 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(nodes),
-        authorities=tuple(authorities),
+        interconnections=interconnections,
+        peaks_mw=read_peaks(tables["peaks"]) if "peaks" in tables else {},
         notes=(
             f"{len(plants):,} plants in {place}",
             *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
@@ -357,7 +349,6 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     elif "peaks" in tables:
         problem = "peaks of balancing authorities reach zones by way of their plants"
         raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
-    areas = {row.text("planning_group"): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(
@@ -373,10 +364,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         ),
         plants_known="plants" in tables,
         branches=branches,
-        authorities=tuple(
-            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name) or None)
-            for name, area in sorted(areas.items())
-        ),
+        interconnections={row.text("planning_group"): row.text("interconnect") for row in zones.values()},
+        peaks_mw={group: mw for group, mw in peaks.items() if mw},
         notes=tuple(notes),
     )
 

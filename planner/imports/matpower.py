@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.imports import grid_tables
 from planner.imports.command_options import GridOptions
-from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch
+from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftBranch
 from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
@@ -158,7 +158,8 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         source=f"MATPOWER case {path.name}",
         nodes=tuple(nodes),
         branches=tuple(branches),
-        authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
+        interconnections=dict.fromkeys(demand),
+        peaks_mw={area: max(0.0, mw) for area, mw in demand.items()},
         notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
@@ -260,7 +261,8 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         nodes=tuple(nodes),
         plants_known="gen" in tables,
         branches=tuple(branches),
-        authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
+        interconnections=dict.fromkeys(demand),
+        peaks_mw=demand,
         notes=(
             "reactances taken as on 100 MVA",
             *grid_tables.counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),

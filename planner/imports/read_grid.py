@@ -48,7 +48,7 @@ NAMED = 3
 
 def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
     """Return a grid's authorities (user's table, then options, then files), and a sentence for each figure missing."""
-    given, known = dict[str, dict[str, str]](), sorted(authority.id for authority in draft.authorities)
+    given, known = dict[str, dict[str, str]](), sorted(draft.interconnections)
     if (path := options.authorities) is not None:
         table = read_table(path)
         key = table.need("authority", "id")
@@ -64,9 +64,9 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
     for node in draft.nodes:
         installed[node.balancing_authority] += node.generation_mw
     authorities, without = [], defaultdict(list)
-    for authority in sorted(draft.authorities, key=lambda authority: authority.id):
-        row = given.get(authority.id, {})
-        share, peak_mw, installed_mw = options.headroom_share, authority.peak_mw, installed[authority.id]
+    for authority in known:
+        row = given.get(authority, {})
+        share, peak_mw, installed_mw = options.headroom_share, draft.peaks_mw.get(authority), installed[authority]
         headroom, reading = None, "missing"
         if "headroom_mw" in row:
             headroom, reading = float(row["headroom_mw"]), "given"
@@ -78,13 +78,13 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
             headroom = max(0.0, installed_mw - peak_mw)
             reading = f"{installed_mw:,.0f} MW installed less a demand of {peak_mw:,.0f} MW"
         price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
-        area = row.get("interconnection") or authority.interconnection or options.interconnection
+        area = row.get("interconnection") or draft.interconnections[authority] or options.interconnection
         for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
             if value is None:
-                without[key].append(authority.id)
+                without[key].append(authority)
         authorities.append(
             BalancingAuthority(
-                id=authority.id,
+                id=authority,
                 interconnection=area or "unnamed",
                 headroom_mw=round(headroom or 0.0, 3),
                 energy_usd_per_mwh=price or 0.0,
@@ -111,7 +111,7 @@ class Imported:
 def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled in and not from the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
-    known, wanted = sorted(authority.id for authority in draft.authorities), options.only or ()
+    known, wanted = sorted(draft.interconnections), options.only or ()
     for name in wanted:
         if name not in known:
             raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
@@ -122,7 +122,7 @@ def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None
             draft,
             nodes=own_nodes,
             branches=tuple(branch for branch in draft.branches if {branch.a, branch.b} <= kept),
-            authorities=tuple(authority for authority in draft.authorities if authority.id in wanted),
+            interconnections={name: draft.interconnections[name] for name in wanted},
             notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
         )
     # Where options limit the candidates for sites, they are the nodes with most generation.
