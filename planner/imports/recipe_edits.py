@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
 from planner.formats import placed_job
-from planner.formats.shell_script import Script, ScriptText, started, typed
+from planner.formats.shell_script import Script, started, typed
 from planner.formats.yaml_text import TableText
 from planner.imports import training_run
 from planner.imports.megatron_flags import DEGREE_KEYS, OwnRun
@@ -94,12 +94,18 @@ def written_like(
     file = training_run.run_of_text(text, path)
     for problem in training_run.model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
-    recipe, present = _recipe(text, path, file.framework)
+    recipe = data = training_run.parsed(text, path)
+    if isinstance(data, Script):
+        named, data.dashes = (data.overrides, "") if file.framework == "nemo" else (data.flags, "--")
+        present = {key: typed(value) for key, value in named.items()}  # True where a flag has no value
+    else:
+        kind, present = path.suffix.lower()[1:].replace("yml", "yaml"), dict(training_run.leaves(data))
+        recipe = TableText(text, str(path), kind=kind)
     reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
     if placed is not None and (gpus := len(placed.nodes) * placed_job.gpus_of_node(placed)) != run.gpus:
         raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
-    if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
+    if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, Script)):
         alike = [keys[name].split() for name in OF_RECIPE if name not in wrong]
         if unstated := [names[0] for names in alike if not set(names) & set(present)]:
             taken = "taken as 1, off or none; its recipe's own hold"
@@ -107,8 +113,8 @@ def written_like(
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
-    if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
-        recipe.set_value(recipe.script.variables[QUEUES], str(launch.connections(run)), QUEUES)
+    if isinstance(recipe, Script) and len(set(fsdp)) > 1 and QUEUES in recipe.variables:
+        recipe.set_value(recipe.variables[QUEUES], str(launch.connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None or file.gpus is None:
         _change_nodes(recipe, text, run, placed)
     if file.gpus is None:
@@ -127,7 +133,7 @@ def written_like(
 
 
 def _change_keys(
-    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
+    recipe: TableText | Script, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
     keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
@@ -180,16 +186,6 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _recipe(text: str, path: Path, framework: str) -> tuple[TableText | ScriptText, dict[str, Any]]:
-    """Return the text of a user's recipe to edit, and the values that it states by key; True where a flag has none."""
-    data = training_run.parsed(text, path)
-    if not isinstance(data, Script):
-        kind = path.suffix.lower()[1:].replace("yml", "yaml")
-        return TableText(text, str(path), kind=kind), dict(training_run.leaves(data))
-    named, dashes = (data.overrides, "") if framework == "nemo" else (data.flags, "--")
-    return ScriptText(text, str(path), script=data, dashes=dashes), {key: typed(named[key]) for key in named}
-
-
 def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
     if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
         return "selective" if key == GRANULARITY else None
@@ -216,7 +212,7 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
     return None if unstated and (layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1) else value
 
 
-def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: Placement | None) -> None:
+def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed: Placement | None) -> None:
     nodes = run.nodes if placed is None else len(placed.nodes)
     each = run.node_gpus if placed is None else placed_job.gpus_of_node(placed)
     if isinstance(recipe, TableText):
@@ -227,14 +223,13 @@ def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, pla
             recipe.edit(*found.span(1), str(nodes), f"--nnodes: {found[1]} becomes {nodes}")
             recipe.edit(*found.span(2), str(each), f"--nproc-per-node: {found[2]} becomes {each}")
         return
-    script = recipe.script
-    named = {value.span: f"#SBATCH --{key}" for key, value in script.sbatch.items()}
-    stated = started(script)
+    named = {value.span: f"#SBATCH --{key}" for key, value in recipe.sbatch.items()}
+    stated = started(recipe)
     for places, number in ((stated.nodes, nodes), (stated.per_node, each), (stated.total, run.gpus)):
         for name, located in places.items():
             if located.span is not None:  # a value computed from others follows them
                 recipe.set_value(located, str(number), named.get(located.span, name))
-    listed = script.sbatch.get("nodelist")
+    listed = recipe.sbatch.get("nodelist")
     if placed is None:
         if listed is not None and stated.gpus is not None:
             problem = f"names the hosts of another number of nodes than {nodes:,}"
@@ -243,8 +238,8 @@ def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, pla
     hosts = fold_names(sorted(placed.nodes, key=natural))
     if listed is not None and listed.span is not None:
         recipe.edit(*listed.span, hosts, f"#SBATCH --nodelist: becomes {hosts}")
-    elif script.sbatch:
-        at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
+    elif recipe.sbatch:
+        at = recipe.line_start(next(iter(recipe.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
         recipe.tell(f"submit it by {placed_job.sbatch_line(placed)}")
