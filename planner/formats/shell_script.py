@@ -244,10 +244,7 @@ class Script(RecipeText):
                 problem = f"its variable {name} is {unsure}, and which value holds is not known"
                 raise self.refused(at, shown, problem, self._by_hand(new))
         if self.text[start - 1 : start] not in ("'", '"'):
-            try:
-                new = self._shell_text(new, item.word.quote if item else "")
-            except ValueError as error:
-                raise self.refused(start, shown, str(error)) from None
+            new = self._shell_text(new, item.word.quote if item else "", start, shown)
         self.edit(start, end, new, f"{shown}: {located} becomes {new}")
 
     def _by_hand(self, value: Any) -> str:
@@ -264,29 +261,27 @@ class Script(RecipeText):
         rest = _REST.match(self.text, item.end)
         return rest if not self.text[self.line_start(item.word.start) : item.word.start].strip() else None
 
-    def _shell_text(self, new: str, quote: str) -> str:
-        """Return a script's value as the shell needs it within a quote, or outside. ValueError: it cannot say it."""
+    def _shell_text(self, new: str, quote: str, at: int, shown: str) -> str:
+        """Return a script's value as the shell needs it within a quote, or outside. InputError: it cannot say it."""
         if not set(new) & set("()|*[] "):
             return new
         inside = bool(self.dashes and quote)  # $ARGS takes flags as they are, sh -c reads them once more
         if (quote == "'" and not self.dashes) or (inside and re.search(r"\bsh\b.* -\w*c\b|\beval\b", self.text)):
-            raise ValueError(f"{new} needs quotes within quotes")
+            raise self.refused(at, shown, f"{new} needs quotes within quotes")
         return new if inside else f"'{new}'"
 
     def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         like = next((item for key in likes for item in reversed(self._named(key)) if not item.word.branch), None)
+        shown, written = f"{self.dashes}{key}", self._written(value)
         if like is None:
-            raise self.refused(0, f"{self.dashes}{key}", f"is needed with {self._written(value)} and has no like in it")
-        try:
-            written = self._written(value)
-            written = written if isinstance(value, tuple) else self._shell_text(written, like.word.quote)
-        except ValueError as error:
-            raise self.refused(like.word.start, f"{self.dashes}{key}", str(error)) from None
+            raise self.refused(0, shown, f"is needed with {written} and has no like in it")
+        if not isinstance(value, tuple):
+            written = self._shell_text(written, like.word.quote, like.word.start, shown)
         equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "
         alone = value is True and self.dashes == "--" and "." not in key
-        new = f"{self.dashes}{key}" + ("" if alone else equals + written)
+        new = shown + ("" if alone else equals + written)
         start, rest = self.line_start(like.word.start), self._is_alone(like)
-        what = f"{self.dashes}{key}: added beside {self.dashes}{like.key} as {new}"
+        what = f"{shown}: added beside {self.dashes}{like.key} as {new}"
         if not rest:
             self.edit(like.end, like.end, f" {new}", what)
             return

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InputError
-from planner.formats.shell_script import Script, started, typed
+from planner.formats.shell_script import Script
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
@@ -200,17 +200,6 @@ class OwnRun:
     expert_tensor: int = 1  # ranks that each expert is divided over
     pipelines_first: bool = False  # whether ranks go through all stages before the next replica
     items: ReadItems = field(default_factory=ReadItems)
-
-
-def megatron_run(script: Script) -> OwnRun:
-    """Return the training run that a shell script's or argument file's Megatron flags describe."""
-    flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
-    values = RunValues(flags, script.where, script, "--{}")
-    values.require("Megatron-LM", *KNOWN_BY)
-    types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
-    compute = next((kind for kind, flag in types.items() if flag in flags), None)
-    run = run_of_flags(values, "megatron", compute)
-    return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
 
 
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:

@@ -138,11 +138,17 @@ def _change_keys(
     keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
+    by_granularity = wanted.get("recompute-activations") and GRANULARITY in present  # as the file has it
     likes = tuple(dict.fromkeys(key for names in keys for key in names.split()))
     for key in (key for key in likes if key in changed):
         value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
         if framework == "megatron":
-            value = _megatron_value(key, value, wanted, present, run)
+            if by_granularity and key in ("recompute-activations", GRANULARITY):
+                value = "selective" if key == GRANULARITY else None
+            elif VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
+                value = {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: run.layout.virtual_stages}.get(key, value)
+            elif key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
+                value = "torch_dist"
         elif framework == "torchtitan":
             value = _torchtitan_value(key, value, present, run)
         if own in present and (present[own] == value or (value is None and key in KEPT)):
@@ -184,16 +190,6 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     else:
         pairs["batch"] = (file.batch_sequences, run.global_batch)
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
-    if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
-        return "selective" if key == GRANULARITY else None
-    if VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
-        return {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: run.layout.virtual_stages}.get(key, value)
-    if key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
-        return "torch_dist"
-    return value
 
 
 def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:

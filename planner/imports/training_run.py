@@ -116,7 +116,13 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
-        run, flags = megatron_flags.megatron_run(script), {}
+        items, flags = TrackedItems({flag: typed(value) for flag, value in flags.items()}), {}
+        values = RunValues(items, where, script, "--{}")
+        values.require("Megatron-LM", *KNOWN_BY)
+        types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+        compute = next((kind for kind, flag in types.items() if flag in items), None)
+        run = megatron_flags.run_of_flags(values, "megatron", compute)
+        run = replace(run, gpus=gpus, items=items.read(megatron_flags.megatron_effect, "--{}"))
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
