@@ -414,7 +414,15 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
     """
     cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
     planned: Ends = dict(cables) | {high: low for low, high in cables}
-    kept, doubled = _by_port(_read(path, fabric), planned)
+    # One cable a port is kept, the planned one or else the first; of the others each is doubled at a port.
+    lines, kept, doubled = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
+    for cable in sorted(_read(path, fabric), key=lambda cable: planned.get(cable.one) != cable.other):
+        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
+        if taken is None:
+            kept.append(cable)
+            lines |= dict.fromkeys(cable.own, cable.line)
+        else:
+            doubled.append((cable, taken, lines.get(taken, cable.line)))
     at = {end: cable for cable in kept for end in cable.own}
     missing = {one: other for one, other in cables if one not in at or at[one].far(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
@@ -440,9 +448,9 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
     for one, other in swapped.items():
         if one not in reported:
             reported |= {at[one].far(one), at[other].far(other)}
-            lines = f"lines {at[one].line} and {at[other].line}"
             is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
-            pairs.append(f"swapped  {is_} ({lines}); planned {one} -- {other}")
+            where = f"lines {at[one].line} and {at[other].line}"
+            pairs.append(f"swapped  {is_} ({where}); planned {one} -- {other}")
     more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
     lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
@@ -456,19 +464,6 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
 
 def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
     return end in planned and cable.far(end).rpartition(":")[0] == planned[end].rpartition(":")[0]
-
-
-def _by_port(cables: list[BuiltCable], planned: Ends) -> tuple[list[BuiltCable], list[tuple[BuiltCable, str, int]]]:
-    """Return one cable a port, the planned one or else the first, and the other cables: each with port and line."""
-    lines, kept, others = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
-    for cable in sorted(cables, key=lambda cable: planned.get(cable.one) != cable.other):
-        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
-        if taken is None:
-            kept.append(cable)
-            lines.update(dict.fromkeys(cable.own, cable.line))
-        else:
-            others.append((cable, taken, lines.get(taken, cable.line)))
-    return kept, others
 
 
 def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:

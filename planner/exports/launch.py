@@ -61,14 +61,9 @@ class LaunchRun:
         return CORE_ATTENTION if self.software is None else self.software.recompute_modules
 
     @property
-    def data_parallel(self) -> int:
-        """Data-parallel replicas of the planned run, over all sites."""
-        return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
-
-    @property
     def gpus(self) -> int:
         """GPUs of the planned run, one for each rank that the launcher starts."""
-        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.data_parallel
+        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.layout.data_parallel
 
     @property
     def node_gpus(self) -> int:
@@ -83,7 +78,7 @@ class LaunchRun:
     @property
     def global_batch(self) -> int:
         """Global batch of the planned run: the sequences of one step."""
-        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
+        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.layout.data_parallel
 
     @property
     def chunks(self) -> list[int]:
@@ -102,7 +97,7 @@ class LaunchRun:
         """
         layout, unit = self.layout, self.layout.stage_gpus
         stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
-        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.data_parallel, racks)
+        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.layout.data_parallel, racks)
         if layout.stages_per_rack <= ordered:
             return "as ranks"
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
@@ -346,7 +341,7 @@ def megatron_flags(run: LaunchRun) -> dict[str, Any]:
 def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
     require(run, "torchtitan")
-    layout, replicas = run.layout, run.data_parallel
+    layout, replicas = run.layout, run.layout.data_parallel
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1

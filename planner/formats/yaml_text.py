@@ -235,8 +235,8 @@ class RecipeText:
         self.edits[start, end] = new if start < end else (old or "") + new
 
     def _at(self, offset: int | None, what: str) -> str:
-        line = 0 if offset is None else self.text.count("\n", 0, offset) + 1
-        return f"{self.where}: {f'line {line}: ' * bool(line)}{what}"
+        line = "" if offset is None else f"line {self.text.count(chr(10), 0, offset) + 1}: "
+        return f"{self.where}: {line}{what}"
 
     def tell(self, what: str, offset: int | None = None) -> None:
         """Note a line for the user about a place in the recipe file or about the whole."""

@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.formats.shell_script import Script
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
@@ -177,14 +177,6 @@ def _module_names(value: Any) -> list[str]:
     return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
 
 
-def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
-    """Return the modules of a run's selective recompute that have figures here; others stay unread, to be reported."""
-    named = set(_module_names(items.get(key)))
-    if named - set(RECOMPUTE_MODULES):
-        items.looked_up.discard(key)
-    return tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
-
-
 @dataclass(frozen=True, slots=True)
 class OwnRun:
     """A user's own training run, read from Megatron's flags or other files: its layout, and figures to agree with."""
@@ -251,7 +243,11 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
         fused: Dispatcher = "hybrid_ep" if backend == "hybridep" else "deep_ep"
         found["dispatcher"] = fused if values.on("moe-enable-deepep") or kind == "flex" else "all_to_all"
     if values.states("cuda-graph-impl", *GRAPH_FLAGS):
-        found["cuda_graphs"] = _graphs(values)
+        kinds = ("none", "local", "transformer_engine", "full_iteration")
+        scope = {values.choice("cuda-graph-impl", kinds, "none")}
+        graphed = scope != {"none"} or {flag for flag in GRAPH_FLAGS if values.on(flag)}
+        scope |= {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
+        found["cuda_graphs"] = ("whole" if "full_iteration" in scope else "part") if graphed else "none"
     if values.states("cpu-offloading") and values.states("num-layers"):  # of a recipe's own layers no share is known
         layers, offloaded = values.count("num-layers", 0), values.count("cpu-offloading-num-layers", 0)
         found["activation_offload"] = min(1.0, offloaded / layers) if values.on("cpu-offloading") and layers else 0.0
@@ -263,18 +259,14 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     if values.states("fp8-dot-product-attention") and (narrow or not values.complete):
         scaled["fp8_attention"] = values.on("fp8-dot-product-attention")
     if selective and values.states("recompute-modules"):
-        found["recompute_modules"] = modules_of(values.items, values.key("recompute-modules"))
+        key = values.key("recompute-modules")
+        named = set(_module_names(values.items.get(key)))
+        if named - set(RECOMPUTE_MODULES):  # without figures here: unread, to be reported
+            values.items.looked_up.discard(key)
+        found["recompute_modules"] = tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
     elif values.complete:
         found["recompute_modules"] = CORE_ATTENTION
     return found | (scaled if narrow or not values.complete else {})
-
-
-def _graphs(values: "RunValues") -> Graphs:
-    scope = {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
-    impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
-    if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
-        return "none"
-    return "whole" if "full_iteration" in {*scope, impl} else "part"
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
         pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:
-        pairs["data_parallel"] = (own["data_parallel"], run.data_parallel)
+        pairs["data_parallel"] = (own["data_parallel"], run.layout.data_parallel)
     if file.gpus is not None:
         pairs["gpus"] = (file.gpus, run.gpus)
     if file.batch_sequences is None and "microbatches_per_step" in own:
@@ -197,11 +197,11 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
     layout = run.layout
     replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
     if key in _TITAN_DATA.split() and layout.zero_stage:
-        kept = replicas if isinstance(replicas, int) and run.data_parallel % replicas == 0 else 1
+        kept = replicas if isinstance(replicas, int) and run.layout.data_parallel % replicas == 0 else 1
         if key.endswith("replicate_degree"):
             return kept
         left = present.get(key, -1) == -1
-        return (-1 if key in present else None) if left else run.data_parallel // kept
+        return (-1 if key in present else None) if left else run.layout.data_parallel // kept
     if key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
         return None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
     unstated = key == "training.global_batch_size" and key not in present

@@ -140,7 +140,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
 
 def _choices(run: LaunchRun) -> dict[str, Any]:
-    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
