@@ -120,28 +120,6 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
     return LaunchRun(plan.instance.name, work.model, work.precision, length, layout, rack.gpus, software)
 
 
-def require(run: LaunchRun, framework: str) -> None:
-    """Require a layout that a framework has settings for. InputError names the choice without one, and what to pin."""
-    layout = run.layout
-    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
-    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
-    for key, without in plain.items():
-        value = getattr(layout, key)
-        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
-        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
-            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
-            problem = f"{framework} cannot be told {list(value) if some else value!r}"
-            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
-    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
-        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
-        remedy = "plan with --pin layout.recompute=none, or choose another framework"
-        raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
-    for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
-        path, _, rule = what.partition(": ")
-        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
-        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
-
-
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return a run's chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
@@ -332,15 +310,8 @@ def _recompute(run: LaunchRun) -> Flags:
     }
 
 
-def megatron_flags(run: LaunchRun) -> dict[str, Any]:
-    """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
-    require(run, "megatron")
-    return _stated(_parallel(run) | _training(run))
-
-
-def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
+def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
-    require(run, "torchtitan")
     layout, replicas = run.layout, run.layout.data_parallel
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
@@ -376,9 +347,8 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: a choice has none."""
-    require(run, "nemo")
+def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer)."""
     layout = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
@@ -415,10 +385,33 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: a choice has no setting."""
-    require(run, "deepspeed")
+def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
+    """Return what a run's layout decides, by key of a framework; of Megatron-LM flags without dashes, True: no value.
+
+    InputError names the choice that the framework has no setting for, and what to pin.
+    """
     layout = run.layout
+    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
+    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
+    for key, without in plain.items():
+        value = getattr(layout, key)
+        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
+        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
+            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
+            problem = f"{framework} cannot be told {list(value) if some else value!r}"
+            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
+    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
+        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
+        remedy = "plan with --pin layout.recompute=none, or choose another framework"
+        raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
+    for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
+        path, _, rule = what.partition(": ")
+        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
+        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
+    if framework == "megatron":
+        return _stated(_parallel(run) | _training(run))
+    if framework != "deepspeed":
+        return _torchtitan(run) if framework == "torchtitan" else _nemo(run)
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:
         raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {layout.zero_stage}); pin 1")
     return {
@@ -428,21 +421,12 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
         "zero_optimization": {"stage": layout.zero_stage, "overlap_comm": True},
         ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
         "tensor_parallel": {"autotp_size": layout.tensor_parallel},
-        "pipeline": {
+        "pipeline": {  # its stages are cut evenly
             "stages": layout.pipeline_parallel,
             "partition": "uniform",
             "activation_checkpoint_interval": 1 if layout.recompute == "full" else 0,
         },
     }
-
-
-# What the layout decides, by key of a framework.
-DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
-    "megatron": megatron_flags,
-    "torchtitan": torchtitan_tables,
-    "nemo": nemo_overrides,
-    "deepspeed": deepspeed_keys,
-}
 
 
 def _file(run: LaunchRun, framework: str) -> str:
@@ -452,13 +436,13 @@ def _file(run: LaunchRun, framework: str) -> str:
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
         raise InputError(f"{key}: {framework} cannot be told {software.activation_offload:g}; {remedy}")
-    decided = DECIDED[framework](run)
+    keys = decided(run, framework)
     if framework == "deepspeed":
-        return json.dumps(decided, indent=2) + "\n"
+        return json.dumps(keys, indent=2) + "\n"
     if framework == "torchtitan":
         lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
         lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
-        for name, table in decided.items():
+        for name, table in keys.items():
             lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
     # Sites and racks of ranks, as far as no flag states them.
@@ -472,7 +456,7 @@ def _file(run: LaunchRun, framework: str) -> str:
     if framework == "nemo":
         start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
         head = f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}"
-        return "".join(f"# {line}\n" for line in (head, *notes)) + dump(decided)
+        return "".join(f"# {line}\n" for line in (head, *notes)) + dump(keys)
     if software is not None:
         if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
             key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
@@ -503,11 +487,11 @@ def _file(run: LaunchRun, framework: str) -> str:
             text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
             arrays += f"    --{flag}\n" if value is True else f"    --{flag} {text}\n"
         arrays += ")\n\n"
-    use, told = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
+    use, comments = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
     return f"""\
 #!/bin/bash
 # {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-{told}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+{comments}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
 NNODES={run.nodes}
 GPUS_PER_NODE={run.node_gpus}
 
@@ -517,4 +501,4 @@ GPUS_PER_NODE={run.node_gpus}
 """
 
 
-WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in DECIDED}
+WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in STACKS}

@@ -135,7 +135,7 @@ def written_like(
 def _change_keys(
     recipe: TableText | Script, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
-    keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
+    keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.decided(run, framework)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
     by_granularity = wanted.get("recompute-activations") and GRANULARITY in present  # as the file has it
