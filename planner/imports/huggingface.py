@@ -159,7 +159,22 @@ class _Reader:
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
             self.refuse(FFN[0], "is missing; add it")
-        self._attention(entry)
+        if self.family.latent:
+            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
+            q_rank = self.config.get("q_lora_rank")
+            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
+        else:
+            item, kv = self.config.get, heads
+            old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
+            if old_falcon or self.kind == "gpt_bigcode":
+                kv = 1 if item("multi_query", True) else heads
+            elif self.kind != "chatglm" or item("multi_query_attention"):
+                kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
+            if kv != heads:
+                entry["kv_heads"] = kv
+            size = self.count(HEAD_SIZE, self.family.head_size or 0)
+            if size and size * heads != hidden:
+                entry["head_size"] = size
         self._windows(entry)
         if self.family.experts:
             self._experts(entry)
@@ -190,26 +205,6 @@ class _Reader:
 
     def refuse(self, key: str, problem: str) -> NoReturn:
         raise InputError(f"{self.where}: {key}: {problem}")
-
-    def _attention(self, entry: dict[str, Any]) -> None:
-        if self.family.latent:
-            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
-            q_rank = self.config.get("q_lora_rank")
-            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
-            return
-        heads, item = entry["heads"], self.config.get
-        old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
-        if old_falcon or self.kind == "gpt_bigcode":
-            kv = 1 if item("multi_query", True) else heads
-        elif self.kind == "chatglm" and not item("multi_query_attention"):
-            kv = heads
-        else:
-            kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
-        if kv != heads:
-            entry["kv_heads"] = kv
-        size = self.count(HEAD_SIZE, self.family.head_size or 0)
-        if size and size * heads != entry["hidden"]:
-            entry["head_size"] = size
 
     def _windows(self, entry: dict[str, Any]) -> None:
         kinds, layers = self.config.get("layer_types"), entry["layers"]
