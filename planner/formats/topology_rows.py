@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
+from planner.cluster import HOST_GPUS, MAX_NAMES, Placement, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
 
 MAX_NAMES_OF_FILE = MAX_NAMES
@@ -84,6 +84,11 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
             at = parents[at]
         chains[leaf.name] = tuple(chain)
     return chains
+
+
+def gpus_of_node(placed: Placement) -> int:
+    """Return the ranks that fill a node of a placed job before the next, one a GPU: 8 where none are stated."""
+    return placed.gpus_per_node or HOST_GPUS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
-from planner.formats import placed_job
+from planner.formats import topology_files
 from planner.formats.shell_script import Script, started, typed
+from planner.formats.topology_rows import gpus_of_node
 from planner.formats.yaml_text import TableText
 from planner.imports import training_run
 from planner.imports.megatron_flags import DEGREE_KEYS, OwnRun
@@ -102,7 +103,7 @@ def written_like(
         kind, present = path.suffix.lower()[1:].replace("yml", "yaml"), dict(training_run.leaves(data))
         recipe = TableText(text, str(path), kind=kind)
     reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
-    if placed is not None and (gpus := len(placed.nodes) * placed_job.gpus_of_node(placed)) != run.gpus:
+    if placed is not None and (gpus := len(placed.nodes) * gpus_of_node(placed)) != run.gpus:
         raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, Script)):
@@ -210,7 +211,7 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
 
 def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed: Placement | None) -> None:
     nodes = run.nodes if placed is None else len(placed.nodes)
-    each = run.node_gpus if placed is None else placed_job.gpus_of_node(placed)
+    each = run.node_gpus if placed is None else gpus_of_node(placed)
     if isinstance(recipe, TableText):
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:
@@ -238,9 +239,9 @@ def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed:
         at = recipe.line_start(next(iter(recipe.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.tell(f"submit it by {placed_job.sbatch_line(placed)}")
-    form, start = "hostfile", placed_job.srun_line(placed)
+        recipe.tell(f"submit it by {topology_files.sbatch_line(placed)}")
+    form, start = "hostfile", topology_files.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
-        form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
+        form, start = "torchrun", topology_files.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
     recipe.tell(f"the placement's order of ranks is kept by `{start}`, with {made}")
