@@ -116,8 +116,7 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
     software = work.software if isinstance(work.software, Software) else None
-    length = work.sequence_length
-    return LaunchRun(plan.instance.name, work.model, work.precision, length, layout, rack.gpus, software)
+    return LaunchRun(plan.instance.name, work.model, work.precision, work.sequence_length, layout, rack.gpus, software)
 
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:

@@ -312,7 +312,7 @@ def read_script(text: str, where: str) -> Script:
         elif before == "for":  # each turn has another value, which is not known
             script.variables.pop(content, None)
         before = content
-        ending = text[:end].endswith(";") and len(content) - len(content.rstrip(";"))
+        ending = text[end - 1] == ";" and len(content) - len(content.rstrip(";"))
         content, end = content.part(0, len(content) - ending), end - ending
         if assigned and not assigned[3].startswith("("):
             name, value = assigned[1], _expanded(content.part(assigned.start(3)), script)

@@ -296,7 +296,7 @@ def read_states(path: str | Path) -> NodeStates:
         free, down = node_states(data, str(path))
         return NodeStates(free=free, down=down)
     worst = dict[str, int]()
-    for name, state in _from_text(text, str(path)) if data is None else _from_json(data, str(path)):
+    for name, state in _listed(text, data, str(path)):
         worst[name] = max(state, worst.get(name, FREE))
     kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
     found = NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
@@ -329,19 +329,6 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
     return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
-def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
-    hostlists = Hostlists(source)
-    for number, line in enumerate(text.split("\n"), 1):
-        where, words = f"line {number}", line.split()
-        if not words:
-            continue
-        if len(words) != 2:
-            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
-            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
-        state = _meaning(words[1], source, where)
-        yield from ((name, state) for name in hostlists.names(where, words[0]))
-
-
 def _meaning(text: str, source: str, where: str) -> int:
     state = text.rstrip("*~#!%$@^-+")
     words = (state.lower(), *text[len(state) :])
@@ -351,8 +338,20 @@ def _meaning(text: str, source: str, where: str) -> int:
     return max(MEANING[word] for word in words)
 
 
-def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
-    """Read node states from scontrol's nodes, or sinfo's groups (23.02 and newer; older ones print nodes too)."""
+def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, int]]:
+    """Yield states of nodes in sinfo's lines, scontrol's nodes, or sinfo's groups (before 23.02 its nodes)."""
+    hostlists = Hostlists(source)
+    for number, line in enumerate(text.split("\n"), 1) if data is None else ():
+        where, words = f"line {number}", line.split()
+        if not words:
+            continue
+        if len(words) != 2:
+            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
+            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
+        state = _meaning(words[1], source, where)
+        yield from ((name, state) for name in hostlists.names(where, words[0]))
+    if data is None:
+        return
     key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
     if key is None:
         keys = ", ".join(data) or "nothing"

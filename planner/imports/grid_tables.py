@@ -333,8 +333,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             by_zone[by_state[plant.state][at]].append(plant)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
-        left_out = len(plants) - sum(map(len, by_zone.values()))
-        notes += counted((left_out, "plants in states without a zone left out"))
+        notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
         if "peaks" in tables:
             # An authority's peak is shared among planning groups as the capacity of its plants is.
             mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))

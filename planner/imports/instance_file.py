@@ -84,10 +84,9 @@ def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
         return
     try:
-        model = read_model(folder / name)
+        workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
     except InputError as error:
         raise InputError(f"{where}: workload.model: {error}") from None
-    workload["model"] = model.model_dump(mode="json", exclude_none=True)
 
 
 class FabricParts(NamedTuple):

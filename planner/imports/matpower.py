@@ -147,7 +147,27 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             a, b = f"bus-{start}", f"bus-{end}"
             branches.append(DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note))
             shifted += shift != 0
-    places = _places(path, live, options)
+    places: dict[str, Place] = {}
+    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
+        table = grid_tables.read_table(options.positions)
+        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+        lon = table.need("lon", "lng", "longitude")
+        for row in table.rows:
+            number = f"{int(row.number(bus, low=1))}"
+            if number in places:
+                raise row.wrong(bus, "is given twice", "keep one row")
+            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+    without = [number for number in live if number not in places]
+    if without and options.place is not None:
+        places |= dict.fromkeys(without, options.place)
+    elif without and options.positions is not None:
+        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
+        problem = f"no position for {len(without):,} buses of {path} ({named})"
+        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
+    elif without:
+        columns = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
+        remedy = f"give --positions CSV {columns}, or --at LAT,LON to have all stand in one place"
+        raise InputError(f"{path}: a MATPOWER case has no positions; {remedy} (then no distance counts)")
     demand: defaultdict[str, float] = defaultdict(float)
     nodes = []
     for number, row in live.items():
@@ -202,31 +222,6 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     """Return a branch's reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
     return float(f"{x:.10g}") if x else None
-
-
-def _places(case: Path, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
-    places: dict[str, Place] = {}
-    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
-        table = grid_tables.read_table(options.positions)
-        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
-        lon = table.need("lon", "lng", "longitude")
-        for row in table.rows:
-            number = f"{int(row.number(bus, low=1))}"
-            if number in places:
-                raise row.wrong(bus, "is given twice", "keep one row")
-            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    without = [number for number in live if number not in places]
-    if not without:
-        return places
-    if (place := options.place) is not None:
-        return {number: places.get(number, place) for number in live}
-    if options.positions is not None:
-        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
-        problem = f"no position for {len(without):,} buses of {case} ({named})"
-        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
-    rows = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
-    remedy = f"give --positions CSV {rows}, or --at LAT,LON to have all stand in one place (then no distance counts)"
-    raise InputError(f"{case}: a MATPOWER case has no positions; {remedy}")
 
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:

@@ -243,8 +243,7 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
         fused: Dispatcher = "hybrid_ep" if backend == "hybridep" else "deep_ep"
         found["dispatcher"] = fused if values.on("moe-enable-deepep") or kind == "flex" else "all_to_all"
     if values.states("cuda-graph-impl", *GRAPH_FLAGS):
-        kinds = ("none", "local", "transformer_engine", "full_iteration")
-        scope = {values.choice("cuda-graph-impl", kinds, "none")}
+        scope = {values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")}
         graphed = scope != {"none"} or {flag for flag in GRAPH_FLAGS if values.on(flag)}
         scope |= {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
         found["cuda_graphs"] = ("whole" if "full_iteration" in scope else "part") if graphed else "none"

@@ -231,8 +231,7 @@ def geojson(grid: Grid) -> dict[str, Any]:
     features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
         for line in lines:
-            geometry = {"type": "LineString", "coordinates": [where[line.a], where[line.b]]}
-            features.append(_feature(line, kind, geometry))
+            features.append(_feature(line, kind, {"type": "LineString", "coordinates": [where[line.a], where[line.b]]}))
     return {"type": "FeatureCollection", "features": features}
 
 

@@ -136,7 +136,8 @@ def written_like(
 def _change_keys(
     recipe: TableText | Script, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
-    keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.decided(run, framework)))
+    layout, keys = run.layout, KEYS[framework].values()
+    wanted = dict(training_run.leaves(launch.decided(run, framework)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
     by_granularity = wanted.get("recompute-activations") and GRANULARITY in present  # as the file has it
@@ -147,11 +148,19 @@ def _change_keys(
             if by_granularity and key in ("recompute-activations", GRANULARITY):
                 value = "selective" if key == GRANULARITY else None
             elif VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
-                value = {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: run.layout.virtual_stages}.get(key, value)
+                value = {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: layout.virtual_stages}.get(key, value)
             elif key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
                 value = "torch_dist"
-        elif framework == "torchtitan":
-            value = _torchtitan_value(key, value, present, run)
+        elif key in _TITAN_DATA.split() and layout.zero_stage:  # as it has replicas of shards, and a degree of all left
+            replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
+            kept = replicas if isinstance(replicas, int) and layout.data_parallel % replicas == 0 else 1
+            left = present.get(key, -1) == -1
+            value = (-1 if key in present else None) if left else layout.data_parallel // kept
+            value = kept if key.endswith("replicate_degree") else value
+        elif key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
+            value = None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
+        elif key == "training.global_batch_size" and key not in present:
+            value = None if layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1 else value
         if own in present and (present[own] == value or (value is None and key in KEPT)):
             continue
         # What a file does not have may stay out of it where it says no more than its absence.
@@ -191,22 +200,6 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     else:
         pairs["batch"] = (file.batch_sequences, run.global_batch)
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
-    """Return a torchtitan key's value as the recipe has it: a degree of all GPUs left, sharded replicas, no batch."""
-    layout = run.layout
-    replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
-    if key in _TITAN_DATA.split() and layout.zero_stage:
-        kept = replicas if isinstance(replicas, int) and run.layout.data_parallel % replicas == 0 else 1
-        if key.endswith("replicate_degree"):
-            return kept
-        left = present.get(key, -1) == -1
-        return (-1 if key in present else None) if left else run.layout.data_parallel // kept
-    if key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
-        return None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
-    unstated = key == "training.global_batch_size" and key not in present
-    return None if unstated and (layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1) else value
 
 
 def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed: Placement | None) -> None:

@@ -214,8 +214,7 @@ def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    run = megatron_flags.run_of_flags(named, "nemo", compute)
-    return replace(run, gpus=gpus, items=_read(values, NEMO_WITHOUT))
+    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, NEMO_WITHOUT))
 
 
 def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
