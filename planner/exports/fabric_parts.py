@@ -131,8 +131,7 @@ def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabr
     return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledCable:
+class LabelledCable(NamedTuple):
     """A cable of a fabric by name: both ends with ports, its length and medium, and the NICs' lane that it serves."""
 
     low: str

@@ -100,8 +100,7 @@ def _joined(pieces: list[LocatedText]) -> LocatedText:
     return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a shell script without its quotes, where it begins and ends with them, and what surrounds it."""
 
     text: LocatedText
@@ -112,8 +111,7 @@ class Word:
     printed: bool = False  # of an echo
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A flag or an override as it is written in a shell script; `value` is None where it has none."""
 
     key: str

@@ -5,9 +5,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -79,7 +78,7 @@ def read_conf(text: str, source: str) -> Topology:
 def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topology:
     """Return the tree of a topology.conf; nodes that scontrol prints of an upper switch must be those of its leaves."""
     stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
-    topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
+    topology = topology_rows.tree(source, [row._replace(nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {switch.name: switch.nodes for switch in topology.switches}
     for leaf, above in topology_rows.chains(topology).items():
@@ -391,8 +390,7 @@ _KEY_AND_VALUE = re.compile(r"(\w+)=(\S*)")
 _STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
 
 
-@dataclass(frozen=True, slots=True)
-class RunningJob:
+class RunningJob(NamedTuple):
     """A job that runs under Slurm, with its nodes in the order of the list, which is that of their names."""
 
     name: str
@@ -404,9 +402,8 @@ def read_running(path: Path) -> list[RunningJob]:
     """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
-    rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
-    jobs = []
-    for at, row in rows:
+    jobs, is_json = list[RunningJob](), text.lstrip()[:1] in "{["
+    for at, row in _json_rows(parse_json(text, where), where) if is_json else _text_rows(text, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:

@@ -3,8 +3,8 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from planner.cluster import HOST_GPUS, MAX_NAMES, Placement, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
@@ -91,8 +91,7 @@ def gpus_of_node(placed: Placement) -> int:
     return placed.gpus_per_node or HOST_GPUS
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyRow:
+class TopologyRow(NamedTuple):
     """A row of a topology file: a switch or a block; `where` is its line or path."""
 
     where: str

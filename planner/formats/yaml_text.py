@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -30,8 +30,7 @@ MOST_REPORTED = 160  # characters of the description of a change
 WRITE_IT = "write the figure there yourself"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A YAML value and the line it begins at: a text (`plain` if not quoted), a list, or a dict of nodes by key."""
 
     line: int
@@ -150,8 +149,7 @@ def read_data(path: Path) -> Any:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class ValuePlace:
+class ValuePlace(NamedTuple):
     """Offsets of a key and of its value in a YAML, JSON or TOML text, and whether they are within braces."""
 
     key: int

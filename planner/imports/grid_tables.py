@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ AC = "AC"
 SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftBranch:
+class DraftBranch(NamedTuple):
     """One circuit between two nodes in the draft of a grid; a rating of None is no limit."""
 
     a: str
@@ -183,8 +183,7 @@ def read_table(path: Path) -> CsvTable:
     return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
+class Plant(NamedTuple):
     """A power plant of a grid's list; an authority of "" is one that the list does not name."""
 
     id: str

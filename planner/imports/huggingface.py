@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
@@ -55,8 +55,7 @@ LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFamily:
+class ConfigFamily(NamedTuple):
     """Defaults of a Hugging Face model_type; `window_every` n: all layers but each nth, 1: all, 0: none."""
 
     gated: bool = True

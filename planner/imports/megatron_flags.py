@@ -205,7 +205,18 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
     layout["microbatch_sequences"] = values.count("micro-batch-size")
     layout |= {"sequence_parallel": values.on("sequence-parallel"), "zero_stage": zero}
     layout |= stage_layers(values, stages)
-    layout |= _recompute(values, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
+    layout["recompute"] = granularity = values.choice("recompute-granularity", ("none", "selective", "full"), "none")
+    if granularity == "none" and values.on("recompute-activations"):
+        layout["recompute"] = "selective"
+    elif granularity == "full" and values.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
+        number, total = values.count("recompute-num-layers") * layout["virtual_stages"], values.count("num-layers", 0)
+        even = [total // stages] * stages if total and total % stages == 0 else []
+        by_stage = layout.get("layers_per_stage") or even
+        if not by_stage and values.complete:
+            where = f"{values.where}: {values.called('recompute-method')} block"
+            raise InputError(f"{where}: {values.called('num-layers')} is missing or uneven; add it")
+        by_stage = by_stage or [number] * stages  # they are known once the instance is
+        layout["recomputed_layers_per_stage"] = [min(number, count) for count in by_stage]
     tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
     routed = values.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
     return OwnRun(
@@ -381,18 +392,3 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
     layers = [sum(chunks[stage::stages]) for stage in range(stages)]
     return {"virtual_stages": len(chunks) // stages, "layers_per_stage": layers}
-
-
-def _recompute(values: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
-    granularity = values.choice("recompute-granularity", ("none", "selective", "full"), "none")
-    if granularity == "none":
-        return {"recompute": "selective" if values.on("recompute-activations") else "none"}
-    if granularity == "full" and values.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
-        number, total = values.count("recompute-num-layers") * virtual, values.count("num-layers", 0)
-        by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])
-        if not by_stage and values.complete:
-            where = f"{values.where}: {values.called('recompute-method')} block"
-            raise InputError(f"{where}: {values.called('num-layers')} is missing or uneven; add it")
-        by_stage = by_stage or [number] * stages  # they are known once the instance is
-        return {"recompute": "full", "recomputed_layers_per_stage": [min(number, count) for count in by_stage]}
-    return {"recompute": granularity}

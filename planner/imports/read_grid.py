@@ -4,9 +4,9 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
@@ -100,8 +100,7 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
     return tuple(authorities), tuple(missing)
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """An imported grid, and the use made of each item of its files; defaulted are the figures that they miss."""
 
     grid: Grid
