@@ -35,7 +35,12 @@ def read_conf(text: str, source: str) -> Topology:
     hostlists, sizes, sizes_where = Hostlists(source), list[int](), ""
     switches, blocks = list[TopologyRow](), list[TopologyRow]()
     printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
-    for where, line in _lines(text):
+    first, plain = 1, "\n".join(raw.partition("#")[0].rstrip() for raw in text.split("\n"))
+    for lines in re.split(r"(?<!\\)\n", plain):  # a line goes on behind a backslash
+        where, line = f"line {first}", lines.replace("\\\n", "").removesuffix("\\")
+        first += lines.count("\n") + 1
+        if not line.strip():
+            continue
         pairs = _line_pairs(line, source, where)
 
         def hosts(key: str, pairs: Pairs = pairs, where: str = where) -> tuple[str, ...]:
@@ -61,11 +66,11 @@ def read_conf(text: str, source: str) -> Topology:
             key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
             raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
     if printed_sizes:
-        first = next(iter(printed_sizes.values()))
+        printed_where = next(iter(printed_sizes.values()))
         if sizes:
-            problem = f"BlockSizes= in addition to BlockSize= ({first})"
+            problem = f"BlockSizes= in addition to BlockSize= ({printed_where})"
             raise InputError(f"{source}: {sizes_where}: {problem}; keep one of them")
-        sizes, sizes_where = sorted(printed_sizes), first
+        sizes, sizes_where = sorted(printed_sizes), printed_where
     if not blocks and not sizes:
         return _conf_tree(source, switches, printed)
     if switches:
@@ -89,15 +94,6 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
             problem = f"switch {name!r} states nodes that are not those of its switches"
             raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
     return topology
-
-
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the logical lines of a topology.conf with their place: comments gone, lines joined at a backslash."""
-    first, plain = 1, "\n".join(raw.partition("#")[0].rstrip() for raw in text.split("\n"))
-    for lines in re.split(r"(?<!\\)\n", plain):
-        if (joined := lines.replace("\\\n", "").removesuffix("\\")).strip():
-            yield f"line {first}", joined
-        first += lines.count("\n") + 1
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:

@@ -13,7 +13,7 @@ from planner.imports import grid_tables, matpower
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_tables import CsvTable, Draft, DraftBranch, read_table
 from planner.imports.instance_file import read_instance_file
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
+from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.validate import NOT_MODELLED, ReadItems
 from planner.physics.site.grid import normal_share
 
@@ -227,16 +227,16 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
 def geojson(grid: Grid) -> dict[str, Any]:
     """Return a grid as a GeoJSON FeatureCollection; other figures are properties, `kind`: node, line or new line."""
     where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
-    features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
-    for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
-        for line in lines:
-            features.append(_feature(line, kind, {"type": "LineString", "coordinates": [where[line.a], where[line.b]]}))
+    features = []
+    for kind, items in (("node", grid.nodes), ("line", grid.lines), ("new_line", grid.new_lines)):
+        for item in items:
+            geometry: dict[str, Any] = {"type": "Point", "coordinates": where.get(item.id)}
+            if not isinstance(item, PowerNode):
+                geometry = {"type": "LineString", "coordinates": [where[item.a], where[item.b]]}
+            own = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
+            made = {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry}
+            features.append(made | {"properties": {"kind": kind} | own})
     return {"type": "FeatureCollection", "features": features}
-
-
-def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, Any]) -> dict[str, Any]:
-    figures = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
-    return {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry, "properties": {"kind": kind} | figures}
 
 
 def part(grid: Grid) -> dict[str, Any]:
