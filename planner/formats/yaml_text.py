@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} 
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
+_QUOTES = re.compile(r"[\s\"']")
 MOST_REPORTED = 160  # characters of the description of a change
 WRITE_IT = "write the figure there yourself"
 
@@ -175,32 +177,22 @@ def toml_places(text: str) -> dict[str, ValuePlace]:
     while i < len(text):
         opened, named = _TABLE.match(text, i), _KEY.match(text, i)
         if opened:
-            table = f"{_unquoted(opened[1])}."
+            table = f"{_QUOTES.sub('', opened[1])}."
             places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
         elif named:
-            end = _toml_end(text, named.end())
-            places[table + _unquoted(named[1])] = ValuePlace(named.start(1), named.end(), end)
+            start = end = named.end()
+            closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
+            for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
+                with suppress(tomllib.TOMLDecodeError):  # a value ends where its text first parses
+                    tomllib.loads(f"x = {text[start : match.end()]}")
+                    end = match.end()
+                    break
+            places[table + _QUOTES.sub("", named[1])] = ValuePlace(named.start(1), start, end)
             i = end
         elif text[i:].lstrip(" \t").startswith("[["):
             table = "\0"  # no path has it
         i = text.find("\n", i) + 1 or len(text)
     return places
-
-
-def _unquoted(name: str) -> str:
-    return re.sub(r"[\s\"']", "", name)
-
-
-def _toml_end(text: str, start: int) -> int:
-    """Return the offset behind a value of a TOML text: the first at which it parses."""
-    closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
-    for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
-        try:
-            tomllib.loads(f"x = {text[start : match.end()]}")
-        except tomllib.TOMLDecodeError:
-            continue
-        return match.end()
-    return start
 
 
 @dataclass(slots=True)
