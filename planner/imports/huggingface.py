@@ -154,6 +154,8 @@ class _Reader:
             "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
+        if self.kind == "qwen3_next" and not (heads and entry["layers"]):
+            return entry  # which the model's own rules refuse
         if next((self.config[name] for name in FFN if self.config.get(name) is not None), 0):
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
@@ -179,11 +181,14 @@ class _Reader:
             self._experts(entry)
             if self.config.get("swiglu_limit") is not None and "experts" in entry:
                 entry["experts"]["clamped"] = True
+        if self.kind == "qwen3_next" and "experts" not in entry:
+            self.refuse("num_experts", "is missing; add it")
         if self.kind == "qwen3_next":  # each token's shared expert has its other projections, on the mean of layers
             values_heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
             keys, values = self.count(("linear_num_key_heads",)) * key, values_heads * value
             self.count(("linear_conv_kernel_dim",), 4)
-            layers, linear, size = entry["layers"], entry.get("window_layers", 0), entry["head_size"]
+            layers, linear = entry["layers"], entry.get("window_layers", 0)
+            size = entry.get("head_size", hidden // heads)
             projected = 2 * keys + 3 * values + 2 * values_heads - 2 * size * (heads + entry.get("kv_heads", heads))
             extra = (linear * projected + (layers - linear) * heads * size) / layers
             entry["experts"]["shared_ffn"] += round(extra / 3)
@@ -202,6 +207,12 @@ class _Reader:
             self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
         return value
 
+    def listed(self, key: str) -> list[Any]:
+        value = self.config.get(key) or []
+        if not isinstance(value, list):
+            self.refuse(key, f"must be a list (is {value!r}); correct it")
+        return value
+
     def refuse(self, key: str, problem: str) -> NoReturn:
         raise InputError(f"{self.where}: {key}: {problem}")
 
@@ -217,12 +228,12 @@ class _Reader:
         elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
             first = self.config.get("max_window_layers", 0) if self.config["use_sliding_window"] else layers
             windowed = max(0, layers - first)
-        elif self.kind == "llama4_text" and self.config.get("no_rope_layers"):
-            windowed = sum(map(bool, self.config["no_rope_layers"]))
+        elif self.kind == "llama4_text" and self.listed("no_rope_layers"):
+            windowed = sum(map(bool, self.listed("no_rope_layers")))
         else:
             every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
             name = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
-            every = self.config.get(name, every) if every > 1 else every
+            every = self.count((name,), self.config.get(name, every) or 0) if every > 1 else every
             windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
@@ -241,17 +252,18 @@ class _Reader:
         for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
             if (every := self.config.get(key, 1)) != 1:
                 self.refuse(key, f"is {every!r}; the planner knows dense layers only before all with experts")
-        width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
-        if shared is None:
-            shared = self.count(SHARED, 0) * width
-        dense_list = self.config.get("mlp_only_layers") or []
+        width, own = self.count(EXPERT_FFN), ("shared_expert_intermediate_size",)
+        shared = self.count(SHARED, 0) * width if self.config.get(own[0]) is None else self.count(own)
+        dense_list = self.listed("mlp_only_layers")
         dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
-        if sorted(dense_list) != list(range(len(dense_list))):
+        if sorted(map(str, dense_list)) != sorted(map(str, range(len(dense_list)))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
         if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
             layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
-            listed = self.config.get("moe_layers")
-            routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
+            step = self.count(("interleave_moe_layer_step",), 1) if not self.listed("moe_layers") else 1
+            if not step:
+                self.refuse("interleave_moe_layer_step", "must be at least 1 (is 0); correct it")
+            routed = len(self.listed("moe_layers")) or layers // step
             both, shared = width * routed + dense_width * (layers - routed), width
             if routed != layers:
                 if width * routed % layers or both % layers:
