@@ -385,10 +385,7 @@ def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 
 def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
-    """Return what a run's layout decides, by key of a framework; of Megatron-LM flags without dashes, True: no value.
-
-    InputError names the choice that the framework has no setting for, and what to pin.
-    """
+    """Return what a run's layout decides, by a framework's keys. InputError: a choice has none; it says what to pin."""
     layout = run.layout
     degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
     plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
@@ -407,7 +404,7 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
         raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
-    if framework == "megatron":
+    if framework == "megatron":  # flags without their dashes; True: without a value
         return _stated(_parallel(run) | _training(run))
     if framework != "deepspeed":
         return _torchtitan(run) if framework == "torchtitan" else _nemo(run)
