@@ -164,7 +164,7 @@ def launch(
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
     from planner.exports.launch import STACKS, WRITERS, run_of
-    from planner.formats.placed_job import read_placement
+    from planner.formats.topology_files import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text

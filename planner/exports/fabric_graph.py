@@ -146,53 +146,57 @@ class FailureDomain:
 def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
     """Return the effects of losing one switch of each tier of a fabric, leaves first: a row a set of racks below it."""
     rows: list[FailureDomain] = []
-    physics = PlanPhysics(plan=plan)
+    physics, design = PlanPhysics(plan=plan), built.design
     stages = enumerate(physics.stages.get(built.site, []))
     ranks = {rack: (stage, rank) for stage, own in stages for rank, rack in enumerate(own)}
-    for tier, count in switch_counts(built.design).items():
-        span = min(built.design.racks, built.design.domain_racks if tier == "leaf" else built.design.racks_around(tier))
-        firsts = range(0, built.design.racks, span)
-        each = _of_a_switch(physics, built, tier)
+    for tier, count in switch_counts(design).items():
+        lost, is_lane = _lost(design, tier), tier == "leaf" and design.lanes > 1
+        cut = 0 if tier != "leaf" or is_lane else design.rail_gpus * (design.rails if design.single else 1)  # of a rack
+        slowdowns: list[float | None] = [None, None]
+        if built.site in physics.crossings:
+            where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
+            left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
+            slow, of_nic = physics.transport_slowdown, design.lanes / (design.lanes - 1) if is_lane else 1.0
+            send = of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left)
+            allreduce = of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left)
+            slowdowns = [x if math.isfinite(x) else None for x in (send, allreduce)]
+        most = design.networks / design.wan_gateways if tier == WAN_GATEWAY else max(lost.leaf, lost.pod, lost.zone)
+        span = min(design.racks, design.domain_racks if tier == "leaf" else design.racks_around(tier))
+        firsts = range(0, design.racks, span)
         own = []
         for index, first in enumerate(firsts):
-            racks = range(first, min(first + span, built.design.racks))
+            racks = range(first, min(first + span, design.racks))
             placed = sorted(ranks[rack] for rack in racks if rack in ranks)
-            row = replace(
-                each,
-                switch=built.names[tier][index * (count // built.design.networks // len(firsts))],
+            under = counted(len(racks), "rack") + (f" ({len(placed):,} with ranks)" if ranks else "")
+            if tier == WAN_GATEWAY:
+                effects = [f"{100 * most:.3g} % of the ports to the wide area are lost"]
+            elif cut:
+                effects = [f"{counted(len(racks) * cut, 'GPU')} of {under} are cut off"]
+            else:
+                what = f"one of {design.lanes} lanes" if tier == "leaf" else f"{100 * most:.3g} % of uplinks"
+                effects = [f"{under} lose {what}"]
+                for name, slowdown in zip(("pipeline sends", "all-reduces"), slowdowns, strict=True) if placed else ():
+                    effects.append(f"{name} {'stop' if slowdown is None else f'take {ratio(slowdown, 3)} times'}")
+            row = FailureDomain(
+                tier=tier,
+                switch=built.names[tier][index * (count // design.networks // len(firsts))],
                 switches=count // len(firsts),
-                racks=fold(racks, width(built.design.racks)),
+                alike=1,
+                racks=fold(racks, width(design.racks)),
                 ranks=fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
-                gpus_cut_off=len(racks) * each.gpus_cut_off,
+                gpus_cut_off=len(racks) * cut,
+                uplinks_lost=most,
+                pipeline_send_slowdown=slowdowns[0],
+                allreduce_slowdown=slowdowns[1],
+                effect="; ".join(effects + ["no rank is placed to be slowed"] * (plan.layout is None)),
             )
-            effect = _effect(built, row, len(racks), len(placed) if ranks else None)
-            own.append(replace(row, effect=effect if plan.layout else f"{effect}; no rank is placed to be slowed"))
+            own.append(row)
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()
             own = [replace(row, alike=alike[what], switches=row.switches * alike[what]) for what, row in firsts_alike]
         rows += own
     return rows
-
-
-def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> FailureDomain:
-    """Return the effect of losing any one switch of a fabric's tier; GPUs cut off by a leaf are those of each rack."""
-    design, lost = built.design, _lost(built.design, tier)
-    cut = 0 if tier != "leaf" or design.lanes > 1 else design.rail_gpus * (design.rails if design.single else 1)
-    of_nic = design.lanes / (design.lanes - 1) if tier == "leaf" and design.lanes > 1 else 1.0
-    send: float | None = None
-    allreduce: float | None = None
-    if built.site in physics.crossings:
-        where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
-        left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
-        slow = physics.transport_slowdown
-        send = of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left)
-        allreduce = of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left)
-        send, allreduce = (x if math.isfinite(x) else None for x in (send, allreduce))
-    most = max(lost.leaf, lost.pod, lost.zone)
-    if tier == WAN_GATEWAY:
-        most = design.networks / design.wan_gateways
-    return FailureDomain(tier, "", 0, 1, "", "", cut, most, send, allreduce, "")
 
 
 def _lost(design: Design, tier: str) -> FreeUplinks:
@@ -212,20 +216,6 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
     elif tier == "super-spine":
         zone = design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)
     return FreeUplinks(leaf, pod, zone)
-
-
-def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
-    """Write the ports, GPUs or uplinks that a lost switch costs a fabric, and how it slows placed racks, if any."""
-    if row.tier == WAN_GATEWAY:
-        return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
-    under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")
-    if row.gpus_cut_off:
-        return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
-    lost = f"one of {built.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
-    effects = [f"{under} lose {lost}"]
-    for name, slowdown in (("pipeline sends", row.pipeline_send_slowdown), ("all-reduces", row.allreduce_slowdown)):
-        effects += [f"{name} {'stop' if slowdown is None else f'take {ratio(slowdown, 3)} times'}"] if placed else []
-    return "; ".join(effects)
 
 
 def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:

@@ -131,8 +131,7 @@ def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabr
     return BuiltFabric(name, built, physics.wired[name], network, leaf, network.floor or Floor(), tuple(above))
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledCable:
+class LabelledCable(NamedTuple):
     """A cable of a fabric by name: both ends with ports, its length and medium, and the NICs' lane that it serves."""
 
     low: str
@@ -207,11 +206,21 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
         boxes[built.models[tier].name] += count
     yield from ((name, "fabric", count, "", count * usd[name]) for name, count in boxes.items())
     yield switch.name, "WAN gateway", design.wan_gateways, "", design.wan_gateways * switch.price_usd
+    ends = fabric_designs.endpoint_factor(switch, design.split)
     if fabric_designs.by_reach(network):
-        yield from _by_length(built)
+        table = fabric_designs.media_table(network)
+        sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
+        for block, length in built.measured():
+            chosen, (each_usd, _) = table.choose(length), table.usd_watts(length)
+            factor = ends if block.low_tier == "gpu" else switch.link_factor
+            for medium in np.unique(chosen).tolist():
+                of, key = chosen == medium, (f"{block.low_tier} to {block.high_tier}", medium)
+                sums[key] += of.sum(), length[of].sum(), factor * each_usd[of].sum()
+        for (where, medium), (count, metres, dollars) in sorted(sums.items(), key=lambda item: item[0]):
+            yield built.media[medium].name, where, int(count), f"{metres:.1f}", float(dollars)
     else:
         up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
-        ends, cables, optics = fabric_designs.endpoint_factor(switch, design.split), network.cables, network.optics
+        cables, optics = network.cables, network.optics
         for where, links, factor, cable_usd, modules in (
             ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
             ("switch to switch", up, switch.link_factor, cables.switch_usd, cables.switch_transceivers),
@@ -221,22 +230,6 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
     if network.power_usd_per_watt:
         power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
         yield "power over the years", f"{built.fabric.power_mw:.6g} MW", "", "", power
-
-
-def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
-    table = fabric_designs.media_table(built.network)
-    sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
-    for block, length in built.measured():
-        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
-        usd, _ = table.usd_watts(length)
-        factor = built.switch.link_factor
-        if block.low_tier == "gpu":
-            factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
-        for medium in np.unique(chosen).tolist():
-            of = chosen == medium
-            sums[where, medium] += of.sum(), length[of].sum(), factor * usd[of].sum()
-    for (where, medium), (count, metres, usd) in sorted(sums.items(), key=lambda item: item[0]):
-        yield built.media[medium].name, where, int(count), f"{metres:.1f}", float(usd)
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
@@ -274,6 +267,7 @@ def netbox_files(built: BuiltFabric) -> Files:
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
     racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in standing]
     devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
+    devices += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
         def lines() -> Iterator[str]:
@@ -288,12 +282,15 @@ def netbox_files(built: BuiltFabric) -> Files:
         "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
         **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
-        "device-roles.csv": table("name,slug,color", lambda: [(role, role, COLOURS.get(role, GREY)) for role in roles]),
+        "device-roles.csv": table("name,slug,color", lambda: [(own, own, COLOURS.get(own, GREY)) for own in roles]),
         "sites.csv": table("name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
         "racks.csv": table("site,name,status,width,u_height", lambda: racks),
         "devices.csv": table(
             "name,role,manufacturer,device_type,site,location,rack,position,face,status",
-            lambda: _devices(built, devices),
+            lambda: (
+                (f"{built.site}-{name}", own, MANUFACTURER, model, built.site, "", place, "", "", STATUS)
+                for name, own, model, place in devices
+            ),
         ),
         "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(built)),
         "cables.csv": table(
@@ -324,28 +321,16 @@ def _slug(name: str) -> str:
 
 def _device_type(model: str, units: int, ports: dict[str, float]) -> Iterator[str]:
     named = {"manufacturer": MANUFACTURER, "model": model, "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}"}
-    interfaces = [{"name": port, "type": _cage(gbps)} for port, gbps in ports.items()]
+    interfaces = [{"name": port, "type": CAGES.get(round(gbps), "other")} for port, gbps in ports.items()]
     size = {"u_height": units, "is_full_depth": True}
     yield "---\n" + dump(named | size | ({"interfaces": interfaces} if interfaces else {}))
-
-
-def _cage(gbps: float) -> str:
-    return CAGES.get(round(gbps), "other")
-
-
-def _devices(built: BuiltFabric, hosts: Iterable[tuple[str, str, str, str]]) -> Iterator[Row]:
-    for name, role, model, rack in hosts:
-        yield f"{built.site}-{name}", role, MANUFACTURER, model, built.site, "", rack, "", "", STATUS
-    for tier in switch_counts(built.design):
-        model = built.models[tier].name
-        for name in built.names[tier]:
-            yield f"{built.site}-{name}", tier, MANUFACTURER, model, built.site, "", "", "", "", STATUS
 
 
 def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     """Yield NetBox interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
     design = built.design
-    nic, part_of_port = _cage(design.nic_gbps), _cage(built.switch.port_gbps / design.split)
+    rates = design.nic_gbps, built.switch.port_gbps / design.split
+    nic, part_of_port = (CAGES.get(round(gbps), "other") for gbps in rates)
     for rack in built.names["rack"]:
         for gpu in range(design.gpus_per_rack):
             for lane in range(design.lanes):
@@ -428,7 +413,15 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
     """
     cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
     planned: Ends = dict(cables) | {high: low for low, high in cables}
-    kept, doubled = _by_port(_read(path, fabric), planned)
+    # One cable a port is kept, the planned one or else the first; of the others each is doubled at a port.
+    lines, kept, doubled = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
+    for cable in sorted(_read(path, fabric), key=lambda cable: planned.get(cable.one) != cable.other):
+        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
+        if taken is None:
+            kept.append(cable)
+            lines |= dict.fromkeys(cable.own, cable.line)
+        else:
+            doubled.append((cable, taken, lines.get(taken, cable.line)))
     at = {end: cable for cable in kept for end in cable.own}
     missing = {one: other for one, other in cables if one not in at or at[one].far(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
@@ -454,9 +447,9 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
     for one, other in swapped.items():
         if one not in reported:
             reported |= {at[one].far(one), at[other].far(other)}
-            lines = f"lines {at[one].line} and {at[other].line}"
             is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
-            pairs.append(f"swapped  {is_} ({lines}); planned {one} -- {other}")
+            where = f"lines {at[one].line} and {at[other].line}"
+            pairs.append(f"swapped  {is_} ({where}); planned {one} -- {other}")
     more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
     lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
@@ -470,19 +463,6 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
 
 def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
     return end in planned and cable.far(end).rpartition(":")[0] == planned[end].rpartition(":")[0]
-
-
-def _by_port(cables: list[BuiltCable], planned: Ends) -> tuple[list[BuiltCable], list[tuple[BuiltCable, str, int]]]:
-    """Return one cable a port, the planned one or else the first, and the other cables: each with port and line."""
-    lines, kept, others = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
-    for cable in sorted(cables, key=lambda cable: planned.get(cable.one) != cable.other):
-        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
-        if taken is None:
-            kept.append(cable)
-            lines.update(dict.fromkeys(cable.own, cable.line))
-        else:
-            others.append((cable, taken, lines.get(taken, cable.line)))
-    return kept, others
 
 
 def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -60,14 +61,9 @@ class LaunchRun:
         return CORE_ATTENTION if self.software is None else self.software.recompute_modules
 
     @property
-    def data_parallel(self) -> int:
-        """Data-parallel replicas of the planned run, over all sites."""
-        return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
-
-    @property
     def gpus(self) -> int:
         """GPUs of the planned run, one for each rank that the launcher starts."""
-        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.data_parallel
+        return self.layout.stage_gpus * self.layout.pipeline_parallel * self.layout.data_parallel
 
     @property
     def node_gpus(self) -> int:
@@ -82,7 +78,7 @@ class LaunchRun:
     @property
     def global_batch(self) -> int:
         """Global batch of the planned run: the sequences of one step."""
-        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
+        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.layout.data_parallel
 
     @property
     def chunks(self) -> list[int]:
@@ -101,7 +97,7 @@ class LaunchRun:
         """
         layout, unit = self.layout, self.layout.stage_gpus
         stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
-        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.data_parallel, racks)
+        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.layout.data_parallel, racks)
         if layout.stages_per_rack <= ordered:
             return "as ranks"
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
@@ -120,38 +116,7 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
     software = work.software if isinstance(work.software, Software) else None
-    length = work.sequence_length
-    return LaunchRun(plan.instance.name, work.model, work.precision, length, layout, rack.gpus, software)
-
-
-def require(run: LaunchRun, framework: str) -> None:
-    """Require a layout that a framework has settings for. InputError names the choice without one, and what to pin."""
-    layout = run.layout
-    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
-    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
-    for key, without in plain.items():
-        value = getattr(layout, key)
-        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
-        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
-            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
-            problem = f"{framework} cannot be told {list(value) if some else value!r}"
-            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
-    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
-        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
-        remedy = "plan with --pin layout.recompute=none, or choose another framework"
-        raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
-    for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
-        path, _, rule = what.partition(": ")
-        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
-        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
-
-
-def require_on_gpu(run: LaunchRun, framework: str) -> None:
-    """Refuse to launch with activations on the host, which would stay on the GPU; a user's recipe may: --like."""
-    if run.software is not None and run.software.activation_offload:
-        key, share = "workload.software.activation_offload", run.software.activation_offload
-        remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
-        raise InputError(f"{key}: {framework} cannot be told {share:g}; {remedy}")
+    return LaunchRun(plan.instance.name, work.model, work.precision, work.sequence_length, layout, rack.gpus, software)
 
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
@@ -207,71 +172,9 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-def _megatron_script(run: LaunchRun) -> str:
-    require(run, "megatron")
-    require_on_gpu(run, "megatron")
-    narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
-    if narrow and not run.layout.zero_stage:
-        key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
-        remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
-        raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
-    groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
-    notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
-    arrays = "\n\n".join(f"{name}=(\n{_lines(flags)})" for name, flags in groups.items())
-    use = " ".join(f'"${{{name}[@]}}"' for name in groups)
-    return f"""\
-#!/bin/bash
-# {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-{notes}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
-NNODES={run.nodes}
-GPUS_PER_NODE={run.node_gpus}
-
-{arrays}
-
-torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
-    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
-    pretrain_gpt.py {use} "$@"
-"""
-
-
-def _ranks(run: LaunchRun) -> Iterator[str]:
-    """Yield notes for a launch script on the sites and racks of ranks, as far as no flag states them."""
-    if len(by_site := run.layout.data_parallel_by_site) > 1:
-        yield f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."
-    if run.stages_in_racks == "mixed":
-        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
-        yield f"{have}; ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
-
-
-def _releases(run: LaunchRun) -> Iterator[str]:
-    """Yield notes for a launch script on what Megatron-LM releases refuse (arguments.py, transformer_config.py)."""
-    if run.software is None:
-        return
-    if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
-        yield "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place."
-    if run.model.experts is not None and run.software.fused_experts:
-        yield "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later."
-    if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
-        yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
-    if run.software.fused_loss and loss_implementation(run.software) == "te":
-        yield (
-            "core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with workload.software."
-            f"logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-        )
-
-
 def connections(run: LaunchRun) -> int:
     """Return CUDA_DEVICE_MAX_CONNECTIONS of a run: one for tensor and context parallelism, more for Megatron FSDP."""
     return 32 if run.layout.zero_stage in SHARDING else 1
-
-
-def _lines(flags: Flags) -> str:
-    lines = ""
-    for name, value in _stated(flags).items():
-        quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
-        text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
-        lines += f"    --{name}\n" if value is True else f"    --{name} {text}\n"
-    return lines
 
 
 def _stated(flags: Flags) -> Flags:
@@ -406,16 +309,9 @@ def _recompute(run: LaunchRun) -> Flags:
     }
 
 
-def megatron_flags(run: LaunchRun) -> dict[str, Any]:
-    """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
-    require(run, "megatron")
-    return _stated(_parallel(run) | _training(run))
-
-
-def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
+def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
     """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
-    require(run, "torchtitan")
-    layout, replicas = run.layout, run.data_parallel
+    layout, replicas = run.layout, run.layout.data_parallel
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
@@ -450,18 +346,8 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def _torchtitan_toml(run: LaunchRun) -> str:
-    require_on_gpu(run, "torchtitan")
-    lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
-    lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
-    for name, table in torchtitan_tables(run).items():
-        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer). InputError: a choice has none."""
-    require(run, "nemo")
+def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer)."""
     layout = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
@@ -498,17 +384,30 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
-def _nemo_yaml(run: LaunchRun) -> str:
-    require_on_gpu(run, "nemo")
-    start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
-    head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
-    return "".join(f"# {line}\n" for line in head) + dump(nemo_overrides(run))
-
-
-def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration for a run; stages are cut evenly. InputError: a choice has no setting."""
-    require(run, "deepspeed")
+def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
+    """Return what a run's layout decides, by a framework's keys. InputError: a choice has none; it says what to pin."""
     layout = run.layout
+    degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
+    plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
+    for key, without in plain.items():
+        value = getattr(layout, key)
+        some = key == "recomputed_layers_per_stage"  # where they are all layers, the flag of full recompute says it
+        if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
+            pin = "layout.recompute=none" if some else f"layout.{key}={without}"
+            problem = f"{framework} cannot be told {list(value) if some else value!r}"
+            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
+    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
+        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
+        remedy = "plan with --pin layout.recompute=none, or choose another framework"
+        raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
+    for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
+        path, _, rule = what.partition(": ")
+        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
+        raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
+    if framework == "megatron":  # flags without their dashes; True: without a value
+        return _stated(_parallel(run) | _training(run))
+    if framework != "deepspeed":
+        return _torchtitan(run) if framework == "torchtitan" else _nemo(run)
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:
         raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {layout.zero_stage}); pin 1")
     return {
@@ -518,7 +417,7 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
         "zero_optimization": {"stage": layout.zero_stage, "overlap_comm": True},
         ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
         "tensor_parallel": {"autotp_size": layout.tensor_parallel},
-        "pipeline": {
+        "pipeline": {  # its stages are cut evenly
             "stages": layout.pipeline_parallel,
             "partition": "uniform",
             "activation_checkpoint_interval": 1 if layout.recompute == "full" else 0,
@@ -526,21 +425,76 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
-def _deepspeed_json(run: LaunchRun) -> str:
-    require_on_gpu(run, "deepspeed")
-    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
+def _file(run: LaunchRun, framework: str) -> str:
+    """Write the file that states the layout, a script of Megatron's. InputError: a choice cannot be told so."""
+    software = run.software
+    if software is not None and software.activation_offload:  # else they would stay on the GPU
+        key = "workload.software.activation_offload"
+        remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
+        raise InputError(f"{key}: {framework} cannot be told {software.activation_offload:g}; {remedy}")
+    keys = decided(run, framework)
+    if framework == "deepspeed":
+        return json.dumps(keys, indent=2) + "\n"
+    if framework == "torchtitan":
+        lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
+        lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+        for name, table in keys.items():
+            lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        return "\n".join(lines) + "\n"
+    # Sites and racks of ranks, as far as no flag states them.
+    notes, by_site = list[str](), run.layout.data_parallel_by_site
+    if len(by_site) > 1:
+        notes = [f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."]
+    if run.stages_in_racks == "mixed":
+        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
+        ranks = "ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
+        notes.append(f"{have}; {ranks}")
+    if framework == "nemo":
+        start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
+        head = f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}"
+        return "".join(f"# {line}\n" for line in (head, *notes)) + dump(keys)
+    if software is not None:
+        if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
+            key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
+            remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
+            raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
+        routed = run.model.experts is not None
+        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+        refused = {  # by releases of Megatron-LM (arguments.py, transformer_config.py)
+            "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.": (
+                routed and software.dispatcher == "hybrid_ep"
+            ),
+            "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.": (
+                routed and software.fused_experts
+            ),
+            "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.": (
+                software.cuda_graphs != "none" and run.layout.recompute != "none"
+            ),
+            f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}": (
+                software.fused_loss and loss_implementation(software) == "te"
+            ),
+        }
+        notes += [note for note, applies in refused.items() if applies]
+    arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
+    for name, flags in groups.items():
+        arrays += f"{name}=(\n"
+        for flag, value in _stated(flags).items():
+            quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
+            text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
+            arrays += f"    --{flag}\n" if value is True else f"    --{flag} {text}\n"
+        arrays += ")\n\n"
+    use, comments = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
+    return f"""\
+#!/bin/bash
+# {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
+{comments}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+NNODES={run.nodes}
+GPUS_PER_NODE={run.node_gpus}
+
+{arrays}torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
+    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
+    pretrain_gpt.py {use} "$@"
+"""
 
 
-# What the layout decides, by key of a framework; and the file that states it.
-DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
-    "megatron": megatron_flags,
-    "torchtitan": torchtitan_tables,
-    "nemo": nemo_overrides,
-    "deepspeed": deepspeed_keys,
-}
-WRITERS: dict[str, Callable[[LaunchRun], str]] = {
-    "megatron": _megatron_script,
-    "torchtitan": _torchtitan_toml,
-    "nemo": _nemo_yaml,
-    "deepspeed": _deepspeed_json,
-}
+WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in STACKS}

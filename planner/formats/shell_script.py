@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.formats.yaml_text import RecipeText
@@ -100,8 +100,7 @@ def _joined(pieces: list[LocatedText]) -> LocatedText:
     return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a shell script without its quotes, where it begins and ends with them, and what surrounds it."""
 
     text: LocatedText
@@ -112,8 +111,7 @@ class Word:
     printed: bool = False  # of an echo
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A flag or an override as it is written in a shell script; `value` is None where it has none."""
 
     key: str
@@ -124,11 +122,9 @@ class Item:
 
 
 @dataclass(slots=True)
-class Script:
-    """A shell or Slurm script as read: variables by name, every item in order, and the options of #SBATCH lines."""
+class Script(RecipeText):
+    """A shell or Slurm script as read, to be edited: variables by name, items in order, options of #SBATCH lines."""
 
-    text: str
-    where: str
     variables: dict[str, LocatedText] = field(default_factory=dict)
     assigned: dict[str, list[Word]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
@@ -191,6 +187,105 @@ class Script:
             return f"{name} is assigned nowhere in it"
         return f"{name} is set by line {self.line(loop.start())}: {loop[0].strip()[:80]}"
 
+    def _named(self, key: str) -> list[Item]:
+        return [item for item in self.items if item.key == key and item.is_flag == bool(self.dashes)]
+
+    def place(self, key: str) -> int | None:
+        """Return the offset in a script of the last flag or override of a name."""
+        return next((item.word.start for item in reversed(self._named(key))), None)
+
+    def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        """Set a flag or override of a script, add it next to the first of `likes` there, or remove it where it is None.
+
+        Raise InputError where the present one is in a branch, has several values, or is computed by the shell.
+        """
+        items, shown = self._named(key), f"{self.dashes}{key}"
+        for item in items:
+            if item.word.branch:
+                problem = "is in a branch (if, case, &&), which is not followed"
+                raise self.refused(item.word.start, shown, problem, self._by_hand(value))
+        if isinstance(value, list) and not isinstance(value[0], str):
+            problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"
+            raise InputError(f"{self.where}: {shown}: {problem}, or plan with --pin pp=1")
+        if isinstance(value, tuple) or (value is None and self.dashes):  # several words have no one place
+            for item in items:
+                start, end, rest = item.word.start, item.end, self._is_alone(item)
+                if rest:  # the last line of a command stays empty, as the one before it goes on to it
+                    last = not rest[1] and _BEFORE.search(self.text, 0, start)
+                    start, end = self.line_start(start), rest.end() if last else min(rest.end() + 1, len(self.text))
+                elif self.text[start - 1 : start].isspace() and self.text[start - 1] != "\n":
+                    start -= 1
+                self.edit(start, end, "", f"{shown}: taken out")
+            items = []
+        if not items and value is not None:
+            self._add(key, value, likes)
+        elif items and not (value is True and items[-1].value is None):
+            values = [item.value for item in items]
+            spans = {None if value is None else value.span for value in values}
+            if len(spans) > 1 or values[-1] is None:
+                several = f"is given at {self.lines(item.word.start for item in items)}, perhaps to several runs"
+                problem = several if len(items) > 1 else "has no value"
+                raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
+            self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
+
+    def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
+        """Replace a script's value, or its variable's. InputError: computed, or assigned in a branch or repeatedly."""
+        if located == new:
+            return
+        at = item.word.start if item else max(0, *located.offsets[:1])
+        if located.span is None:
+            raise self.refused(at, shown, f"is computed by the shell (is {str(located)!r})", self._by_hand(new))
+        start, end = located.span
+        for name, words in self.assigned.items():
+            holding = next((word for word in words if word.start <= start < word.end), None)
+            if holding and (unsure := self.unsure(name, holding)):
+                problem = f"its variable {name} is {unsure}, and which value holds is not known"
+                raise self.refused(at, shown, problem, self._by_hand(new))
+        if self.text[start - 1 : start] not in ("'", '"'):
+            new = self._shell_text(new, item.word.quote if item else "", start, shown)
+        self.edit(start, end, new, f"{shown}: {located} becomes {new}")
+
+    def _by_hand(self, value: Any) -> str:
+        return "take it out yourself" if value is None else f"write {self._written(value)} there yourself"
+
+    def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, (list, tuple)):
+            return " ".join(value) if isinstance(value, tuple) else f"[{','.join(value)}]"
+        plain = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+        return plain.capitalize() if old in ("True", "False", "None") and plain in ("true", "false") else plain
+
+    def _is_alone(self, item: Item) -> re.Match[str] | None:
+        """Return what follows a flag or override that has a line of the script for itself."""
+        rest = _REST.match(self.text, item.end)
+        return rest if not self.text[self.line_start(item.word.start) : item.word.start].strip() else None
+
+    def _shell_text(self, new: str, quote: str, at: int, shown: str) -> str:
+        """Return a script's value as the shell needs it within a quote, or outside. InputError: it cannot say it."""
+        if not set(new) & set("()|*[] "):
+            return new
+        inside = bool(self.dashes and quote)  # $ARGS takes flags as they are, sh -c reads them once more
+        if (quote == "'" and not self.dashes) or (inside and re.search(r"\bsh\b.* -\w*c\b|\beval\b", self.text)):
+            raise self.refused(at, shown, f"{new} needs quotes within quotes")
+        return new if inside else f"'{new}'"
+
+    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        like = next((item for key in likes for item in reversed(self._named(key)) if not item.word.branch), None)
+        shown, written = f"{self.dashes}{key}", self._written(value)
+        if like is None:
+            raise self.refused(0, shown, f"is needed with {written} and has no like in it")
+        if not isinstance(value, tuple):
+            written = self._shell_text(written, like.word.quote, like.word.start, shown)
+        equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "
+        alone = value is True and self.dashes == "--" and "." not in key
+        new = shown + ("" if alone else equals + written)
+        start, rest = self.line_start(like.word.start), self._is_alone(like)
+        what = f"{shown}: added beside {self.dashes}{like.key} as {new}"
+        if not rest:
+            self.edit(like.end, like.end, f" {new}", what)
+            return
+        continued = " \\" if rest[1] or _BEFORE.search(self.text, 0, like.word.start) else ""
+        self.edit(start, start, f"{self.text[start : like.word.start]}{new}{continued}{self.newline}", what)
+
 
 def read_script(text: str, where: str) -> Script:
     """Read a shell script or a file of arguments. InputError: quotes do not close, or it is too long to be one."""
@@ -215,7 +310,7 @@ def read_script(text: str, where: str) -> Script:
         elif before == "for":  # each turn has another value, which is not known
             script.variables.pop(content, None)
         before = content
-        ending = text[:end].endswith(";") and len(content) - len(content.rstrip(";"))
+        ending = text[end - 1] == ";" and len(content) - len(content.rstrip(";"))
         content, end = content.part(0, len(content) - ending), end - ending
         if assigned and not assigned[3].startswith("("):
             name, value = assigned[1], _expanded(content.part(assigned.start(3)), script)
@@ -402,23 +497,13 @@ def typed(text: str | None) -> Any:
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """How many nodes with how many GPUs a launch script starts, and every statement of it by its name in the file."""
+class Started(NamedTuple):
+    """GPUs that a launch script starts, None: not stated; the statements of nodes, GPUs of each and GPUs by name."""
 
+    gpus: int | None
     nodes: Mapping[str, LocatedText]
     per_node: Mapping[str, LocatedText]
     total: Mapping[str, LocatedText]
-
-    @property
-    def gpus(self) -> int | None:
-        """GPUs that a launch script starts in all; None: not stated."""
-        whole = self.total.get("WORLD_SIZE") or self.total.get("--num-gpus")
-        return int(whole) if whole else _first(self.nodes) * _first(self.per_node) or None
-
-
-def _first(stated: Mapping[str, LocatedText]) -> int:
-    return next(map(int, stated.values()), 0)
 
 
 def started(script: Script) -> Started:
@@ -429,125 +514,18 @@ def started(script: Script) -> Started:
     def of(*names: str) -> dict[str, LocatedText]:
         return {name: known[name] for name in names if re.fullmatch(r"(?=0*[1-9])[0-9]{1,9}", known.get(name, ""))}
 
+    def first(stated: Mapping[str, LocatedText]) -> int:
+        return next(map(int, stated.values()), 0)
+
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
     each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
     each |= {key: value for key, value in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(value) > 1}
     tasks, total = of("--ntasks-per-node", "#SBATCH --ntasks-per-node"), of("WORLD_SIZE", "--num-gpus")
-    each |= {name: text for name, text in tasks.items() if _first(each) in (0, int(text))}
+    each |= {name: text for name, text in tasks.items() if first(each) in (0, int(text))}
     for name, text in of("#SBATCH --ntasks").items():
-        if int(text) == _first(nodes):
+        if int(text) == first(nodes):
             nodes[name] = text
-        elif int(text) == _first(nodes) * _first(each):
+        elif int(text) == first(nodes) * first(each):
             total[name] = text
-    return Started(nodes, each, total)
-
-
-@dataclass(slots=True)
-class ScriptText(RecipeText):
-    """The text of a shell or Slurm script with the edits to be made in it."""
-
-    script: Script = field(kw_only=True)
-
-    def _items(self, key: str) -> list[Item]:
-        return [item for item in self.script.items if item.key == key and item.is_flag == bool(self.dashes)]
-
-    def place(self, key: str) -> int | None:
-        """Return the offset in a script of the last flag or override of a name."""
-        return next((item.word.start for item in reversed(self._items(key))), None)
-
-    def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override of a script, add it next to the first of `likes` there, or remove it where it is None.
-
-        Raise InputError where the present one is in a branch, has several values, or is computed by the shell.
-        """
-        items, shown = self._items(key), f"{self.dashes}{key}"
-        for item in items:
-            if item.word.branch:
-                problem = "is in a branch (if, case, &&), which is not followed"
-                raise self.refused(item.word.start, shown, problem, self._by_hand(value))
-        if isinstance(value, list) and not isinstance(value[0], str):
-            problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"
-            raise InputError(f"{self.where}: {shown}: {problem}, or plan with --pin pp=1")
-        if isinstance(value, tuple) or (value is None and self.dashes):  # several words have no one place
-            for item in items:
-                start, end, rest = item.word.start, item.end, self._is_alone(item)
-                if rest:  # the last line of a command stays empty, as the one before it goes on to it
-                    last = not rest[1] and _BEFORE.search(self.text, 0, start)
-                    start, end = self.line_start(start), rest.end() if last else min(rest.end() + 1, len(self.text))
-                elif self.text[start - 1 : start].isspace() and self.text[start - 1] != "\n":
-                    start -= 1
-                self.edit(start, end, "", f"{shown}: taken out")
-            items = []
-        if not items and value is not None:
-            self._add(key, value, likes)
-        elif items and not (value is True and items[-1].value is None):
-            values = [item.value for item in items]
-            spans = {None if value is None else value.span for value in values}
-            if len(spans) > 1 or values[-1] is None:
-                several = f"is given at {self.script.lines(item.word.start for item in items)}, perhaps to several runs"
-                problem = several if len(items) > 1 else "has no value"
-                raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
-            self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
-
-    def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
-        """Replace a script's value, or its variable's. InputError: computed, or assigned in a branch or repeatedly."""
-        if located == new:
-            return
-        at = item.word.start if item else max(0, *located.offsets[:1])
-        if located.span is None:
-            raise self.refused(at, shown, f"is computed by the shell (is {str(located)!r})", self._by_hand(new))
-        start, end = located.span
-        for name, words in self.script.assigned.items():
-            holding = next((word for word in words if word.start <= start < word.end), None)
-            if holding and (unsure := self.script.unsure(name, holding)):
-                problem = f"its variable {name} is {unsure}, and which value holds is not known"
-                raise self.refused(at, shown, problem, self._by_hand(new))
-        if self.text[start - 1 : start] not in ("'", '"'):
-            try:
-                new = self._shell_text(new, item.word.quote if item else "")
-            except ValueError as error:
-                raise self.refused(start, shown, str(error)) from None
-        self.edit(start, end, new, f"{shown}: {located} becomes {new}")
-
-    def _by_hand(self, value: Any) -> str:
-        return "take it out yourself" if value is None else f"write {self._written(value)} there yourself"
-
-    def _written(self, value: Any, old: str = "") -> str:
-        if isinstance(value, (list, tuple)):
-            return " ".join(value) if isinstance(value, tuple) else f"[{','.join(value)}]"
-        plain = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-        return plain.capitalize() if old in ("True", "False", "None") and plain in ("true", "false") else plain
-
-    def _is_alone(self, item: Item) -> re.Match[str] | None:
-        """Return what follows a flag or override that has a line of the script for itself."""
-        rest = _REST.match(self.text, item.end)
-        return rest if not self.text[self.line_start(item.word.start) : item.word.start].strip() else None
-
-    def _shell_text(self, new: str, quote: str) -> str:
-        """Return a script's value as the shell needs it within a quote, or outside. ValueError: it cannot say it."""
-        if not set(new) & set("()|*[] "):
-            return new
-        inside = bool(self.dashes and quote)  # $ARGS takes flags as they are, sh -c reads them once more
-        if (quote == "'" and not self.dashes) or (inside and re.search(r"\bsh\b.* -\w*c\b|\beval\b", self.text)):
-            raise ValueError(f"{new} needs quotes within quotes")
-        return new if inside else f"'{new}'"
-
-    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        like = next((item for key in likes for item in reversed(self._items(key)) if not item.word.branch), None)
-        if like is None:
-            raise self.refused(0, f"{self.dashes}{key}", f"is needed with {self._written(value)} and has no like in it")
-        try:
-            written = self._written(value)
-            written = written if isinstance(value, tuple) else self._shell_text(written, like.word.quote)
-        except ValueError as error:
-            raise self.refused(like.word.start, f"{self.dashes}{key}", str(error)) from None
-        equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "
-        alone = value is True and self.dashes == "--" and "." not in key
-        new = f"{self.dashes}{key}" + ("" if alone else equals + written)
-        start, rest = self.line_start(like.word.start), self._is_alone(like)
-        what = f"{self.dashes}{key}: added beside {self.dashes}{like.key} as {new}"
-        if not rest:
-            self.edit(like.end, like.end, f" {new}", what)
-            return
-        continued = " \\" if rest[1] or _BEFORE.search(self.text, 0, like.word.start) else ""
-        self.edit(start, start, f"{self.text[start : like.word.start]}{new}{continued}{self.newline}", what)
+    whole = total.get("WORLD_SIZE") or total.get("--num-gpus")
+    return Started(int(whole) if whole else first(nodes) * first(each) or None, nodes, each, total)

@@ -4,10 +4,9 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -36,7 +35,12 @@ def read_conf(text: str, source: str) -> Topology:
     hostlists, sizes, sizes_where = Hostlists(source), list[int](), ""
     switches, blocks = list[TopologyRow](), list[TopologyRow]()
     printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
-    for where, line in _lines(text):
+    first, plain = 1, "\n".join(raw.partition("#")[0].rstrip() for raw in text.split("\n"))
+    for lines in re.split(r"(?<!\\)\n", plain):  # a line goes on behind a backslash
+        where, line = f"line {first}", lines.replace("\\\n", "").removesuffix("\\")
+        first += lines.count("\n") + 1
+        if not line.strip():
+            continue
         pairs = _line_pairs(line, source, where)
 
         def hosts(key: str, pairs: Pairs = pairs, where: str = where) -> tuple[str, ...]:
@@ -62,11 +66,11 @@ def read_conf(text: str, source: str) -> Topology:
             key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
             raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
     if printed_sizes:
-        first = next(iter(printed_sizes.values()))
+        printed_where = next(iter(printed_sizes.values()))
         if sizes:
-            problem = f"BlockSizes= in addition to BlockSize= ({first})"
+            problem = f"BlockSizes= in addition to BlockSize= ({printed_where})"
             raise InputError(f"{source}: {sizes_where}: {problem}; keep one of them")
-        sizes, sizes_where = sorted(printed_sizes), first
+        sizes, sizes_where = sorted(printed_sizes), printed_where
     if not blocks and not sizes:
         return _conf_tree(source, switches, printed)
     if switches:
@@ -79,7 +83,7 @@ def read_conf(text: str, source: str) -> Topology:
 def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topology:
     """Return the tree of a topology.conf; nodes that scontrol prints of an upper switch must be those of its leaves."""
     stated = {row.name: row for row in rows if row.children and row.nodes and row.name in printed}
-    topology = topology_rows.tree(source, [replace(row, nodes=()) if row.name in stated else row for row in rows])
+    topology = topology_rows.tree(source, [row._replace(nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {switch.name: switch.nodes for switch in topology.switches}
     for leaf, above in topology_rows.chains(topology).items():
@@ -90,19 +94,6 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
             problem = f"switch {name!r} states nodes that are not those of its switches"
             raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
     return topology
-
-
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the logical lines of a topology.conf with their place: comments gone, lines joined at a backslash."""
-    lines, joined, first = text.split("\n"), "", 0
-    for number, raw in enumerate(lines, 1):
-        line = raw.partition("#")[0].rstrip()
-        first = first or number
-        joined += line.removesuffix("\\")
-        if not line.endswith("\\") or number == len(lines):
-            if joined.strip():
-                yield f"line {first}", joined
-            joined, first = "", 0
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:
@@ -156,23 +147,32 @@ def write_conf(topology: Topology) -> str:
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """Read a topology.yaml's named, default or first topology; a tree takes along the blocks of the file's only one."""
-    topologies = _topologies(parse(text, source), source)
-    hostlists = Hostlists(source)
+    root, hostlists, topologies = parse(text, source), Hostlists(source), dict[str, dict[str, Node]]()
+    for item in [] if _is_empty(root) else _list(root, source, "the file"):
+        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
+        own = _text(pairs["topology"], source, "topology")
+        if own in topologies:
+            first = topologies[own]["topology"].line
+            raise InputError(f"{source}: line {item.line}: topology {own!r} is already at line {first}; rename one")
+        kinds = [kind for kind in _KINDS if kind in pairs and not _is_empty(pairs[kind], "false")]
+        if len(kinds) != 1:
+            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
+            raise InputError(f"{source}: line {item.line}: topology {own!r} {stated}")
+        topologies[own] = {key: value for key, value in pairs.items() if key not in _KINDS or key in kinds}
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
         raise InputError(f"{source}: there is no topology {name!r}; {hint(name, topologies)}")
-    flags = ((key, own["cluster_default"].value) for key, own in topologies.items() if "cluster_default" in own)
+    flags = ((key, pairs["cluster_default"].value) for key, pairs in topologies.items() if "cluster_default" in pairs)
     default = next((key for key, flag in flags if str(flag).lower() in {"true", "yes", "on"}), next(iter(topologies)))
-    chosen = default if name is None else name
-    if "block" in topologies[chosen]:
-        return topology_rows.block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
-    if "tree" not in topologies[chosen]:
-        kind = next(kind for kind in _KINDS if kind in topologies[chosen])
-        line = topologies[chosen]["topology"].line
-        raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+    chosen = topologies[name or default]
+    if "block" in chosen:
+        return topology_rows.block_topology(source, *_blocks(chosen["block"], hostlists))
+    if "tree" not in chosen:
+        is_ = f"{name or default!r} is {next(kind for kind in _KINDS if kind in chosen)}"
+        raise InputError(f"{source}: line {chosen['topology'].line}: {is_}; only tree and block say where nodes stand")
     rows = []
-    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), "switches")["switches"]
+    switches = _mapping(chosen["tree"], source, "tree", ("switches",), "switches")["switches"]
     for item in _list(switches, source, "switches"):
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
@@ -180,22 +180,6 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
-
-
-def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
-    topologies = dict[str, dict[str, Node]]()
-    for item in [] if _is_empty(root) else _list(root, source, "the file"):
-        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), "topology")
-        name = _text(pairs["topology"], source, "topology")
-        if name in topologies:
-            first = topologies[name]["topology"].line
-            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
-        kinds = [kind for kind in _KINDS if kind in pairs and not _is_empty(pairs[kind], "false")]
-        if len(kinds) != 1:
-            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
-            raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
-        topologies[name] = {key: value for key, value in pairs.items() if key not in _KINDS or key in kinds}
-    return topologies
 
 
 def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
@@ -302,14 +286,18 @@ def read_states(path: str | Path) -> NodeStates:
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: names no node; print it by {SINFO}")
-    if not text.lstrip().startswith("{"):
-        return _worst_states(_from_text(text, str(path)))
-    data = parse_json(text, str(path))
-    if "items" in data:
+    data = parse_json(text, str(path)) if text.lstrip().startswith("{") else None
+    if data is not None and "items" in data:
         free, down = node_states(data, str(path))
         return NodeStates(free=free, down=down)
-    found = _worst_states(_from_json(data, str(path)))
-    if not found.free | found.taken:
+    worst = dict[str, int]()
+    for name, state in _listed(text, data, str(path)):
+        worst[name] = max(state, worst.get(name, FREE))
+    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
+    found = NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
+    if data is None:
+        return found
+    if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
@@ -336,27 +324,6 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
     return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
-def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
-    worst = dict[str, int]()
-    for name, state in states:
-        worst[name] = max(state, worst.get(name, FREE))
-    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
-    return NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
-
-
-def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
-    hostlists = Hostlists(source)
-    for number, line in enumerate(text.split("\n"), 1):
-        where, words = f"line {number}", line.split()
-        if not words:
-            continue
-        if len(words) != 2:
-            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
-            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
-        state = _meaning(words[1], source, where)
-        yield from ((name, state) for name in hostlists.names(where, words[0]))
-
-
 def _meaning(text: str, source: str, where: str) -> int:
     state = text.rstrip("*~#!%$@^-+")
     words = (state.lower(), *text[len(state) :])
@@ -366,8 +333,20 @@ def _meaning(text: str, source: str, where: str) -> int:
     return max(MEANING[word] for word in words)
 
 
-def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
-    """Read node states from scontrol's nodes, or sinfo's groups (23.02 and newer; older ones print nodes too)."""
+def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, int]]:
+    """Yield states of nodes in sinfo's lines, scontrol's nodes, or sinfo's groups (before 23.02 its nodes)."""
+    hostlists = Hostlists(source)
+    for number, line in enumerate(text.split("\n"), 1) if data is None else ():
+        where, words = f"line {number}", line.split()
+        if not words:
+            continue
+        if len(words) != 2:
+            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
+            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
+        state = _meaning(words[1], source, where)
+        yield from ((name, state) for name in hostlists.names(where, words[0]))
+    if data is None:
+        return
     key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
     if key is None:
         keys = ", ".join(data) or "nothing"
@@ -407,8 +386,7 @@ _KEY_AND_VALUE = re.compile(r"(\w+)=(\S*)")
 _STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
 
 
-@dataclass(frozen=True, slots=True)
-class RunningJob:
+class RunningJob(NamedTuple):
     """A job that runs under Slurm, with its nodes in the order of the list, which is that of their names."""
 
     name: str
@@ -420,9 +398,8 @@ def read_running(path: Path) -> list[RunningJob]:
     """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
-    rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
-    jobs = []
-    for at, row in rows:
+    jobs, is_json = list[RunningJob](), text.lstrip()[:1] in "{["
+    for at, row in _json_rows(parse_json(text, where), where) if is_json else _text_rows(text, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:

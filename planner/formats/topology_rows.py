@@ -3,10 +3,10 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
+from planner.cluster import HOST_GPUS, MAX_NAMES, Placement, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
 
 MAX_NAMES_OF_FILE = MAX_NAMES
@@ -86,8 +86,12 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     return chains
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyRow:
+def gpus_of_node(placed: Placement) -> int:
+    """Return the ranks that fill a node of a placed job before the next, one a GPU: 8 where none are stated."""
+    return placed.gpus_per_node or HOST_GPUS
+
+
+class TopologyRow(NamedTuple):
     """A row of a topology file: a switch or a block; `where` is its line or path."""
 
     where: str
@@ -102,13 +106,23 @@ TopologyRows = Sequence[TopologyRow]
 def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequence[int] = ()) -> Topology:
     """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
     _raise_all(source, _names(rows, "switch"))
-    contents = []
+    contents, known, above = list[str](), {row.name for row in rows}, dict[str, TopologyRow]()
     for row in rows:
         if bool(row.nodes) == bool(row.children):
             both = "has both nodes and switches; put its nodes under a leaf of their own"
             problem = both if row.nodes else "has neither nodes nor switches; give it some or remove it"
             contents.append(f"{row.where}: switch {row.name!r} {problem}")
-    _raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    for row in rows:
+        for child in row.children:
+            if child not in known:
+                remedy = hint(child, sorted(known), most=5)
+                contents.append(f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {remedy}")
+            elif (other := above.get(child)) is not None:
+                two = f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
+                twice = f"twice a child of {row.name!r}" if other is row else two
+                contents.append(f"{row.where}: switch {child!r} is {twice}; keep one")
+            above.setdefault(child, row)
+    _raise_all(source, [*contents, *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
     _raise_all(source, _shape(rows, parents))
     leaf_nodes = {node for row in rows for node in row.nodes}
@@ -136,7 +150,7 @@ def _block_problems(blocks: TopologyRows, sizes: Sequence[int], sizes_where: str
         if not block.nodes:
             yield f"{block.where}: block {block.name!r} has no nodes; give it some or remove it"
     for below, size in pairwise(sizes):
-        times, rest = divmod(size, below)
+        times, rest = divmod(size, below) if below else (2, 0)  # what is wrong with a size of 0 is told once
         if rest or times < 2 or times & (times - 1):
             yield f"{sizes_where}: {size} is not {below} times a power of two; write such as {below},{below * 2}"
     if sizes and sizes[0] < 1:
@@ -154,21 +168,6 @@ def _names(rows: TopologyRows, what: str) -> Iterator[str]:
             if unfit or not name:
                 fault = f"contains {unfit[0]!r}" if unfit else "is empty"
                 yield f"{row.where}: {kind} {name!r} {fault}; name it with letters, digits, '-', '_' and '.'"
-
-
-def _children(rows: TopologyRows) -> Iterator[str]:
-    known, above = {row.name for row in rows}, dict[str, TopologyRow]()
-    for row in rows:
-        for child in row.children:
-            if child not in known:
-                remedy = hint(child, sorted(known), most=5)
-                yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {remedy}"
-            elif child in above:
-                other = above[child]
-                two = f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
-                twice = f"twice a child of {row.name!r}" if other is row else two
-                yield f"{row.where}: switch {child!r} is {twice}; keep one"
-            above.setdefault(child, row)
 
 
 def _homes(rows: TopologyRows, what: str) -> Iterator[str]:

@@ -4,9 +4,10 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -26,12 +27,12 @@ _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} 
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
+_QUOTES = re.compile(r"[\s\"']")
 MOST_REPORTED = 160  # characters of the description of a change
 WRITE_IT = "write the figure there yourself"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A YAML value and the line it begins at: a text (`plain` if not quoted), a list, or a dict of nodes by key."""
 
     line: int
@@ -58,13 +59,13 @@ def parse(text: str, source: str) -> Node:
 
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
     """Build the values of a YAML document from its events, without recursion."""
-    root: Node | None = None
-    open_nodes: list[tuple[Holder, list[str]]] = []  # lists and mappings, and the key of each that waits for its value
+    root: list[Node] = []
+    open_nodes: list[tuple[Holder, list[str]]] = [(root, [])]  # each with the key that waits for its value
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             open_nodes.pop()
-        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+        if isinstance(event, yaml.DocumentStartEvent) and root:
             raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
         if not isinstance(event, yaml.NodeEvent):
             continue
@@ -72,53 +73,39 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
         if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
             what = f"tag {tag}" if tag else f"anchor {event.anchor}"
             raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
-        holder: Holder = {} if isinstance(event, yaml.MappingStartEvent) else []
-        node = Node(line, holder)
+        node = Node(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
         if isinstance(event, yaml.ScalarEvent):
             node = Node(line, event.value, plain=not event.style)
-        if open_nodes:
-            _add(*open_nodes[-1], node, source)
+        parent, waiting = open_nodes[-1]
+        if isinstance(parent, list):
+            parent.append(node)
+        elif waiting:
+            parent[waiting.pop()] = node
+        elif not isinstance(node.value, str):
+            raise InputError(f"{source}: line {line}: a key must be a text; write such as topology: fabric")
+        elif node.value in parent:
+            problem = f"{node.value!r} is given twice in one mapping (first at line {parent[node.value].line})"
+            raise InputError(f"{source}: line {line}: {problem}; keep one")
         else:
-            root = node
-        if not isinstance(event, yaml.ScalarEvent):
-            open_nodes.append((holder, []))
-            if len(open_nodes) > _DEEPEST:
+            waiting.append(node.value)
+        if not isinstance(node.value, str):
+            open_nodes.append((node.value, []))
+            if len(open_nodes) > _DEEPEST + 1:
                 raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
-    return Node(1, "") if root is None else root
+    return root[0] if root else Node(1, "")
 
 
-def _add(parent: Holder, waiting: list[str], node: Node, source: str) -> None:
-    if isinstance(parent, list):
-        parent.append(node)
-    elif waiting:
-        parent[waiting.pop()] = node
-    elif not isinstance(node.value, str):
-        raise InputError(f"{source}: line {node.line}: a key must be a text; write such as topology: fabric")
-    elif node.value in parent:
-        problem = f"{node.value!r} is given twice in one mapping (first at line {parent[node.value].line})"
-        raise InputError(f"{source}: line {node.line}: {problem}; keep one")
-    else:
-        waiting.append(node.value)
-
-
-def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
+def dump(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> str:
     """Write dicts, lists and scalars in them as YAML; texts that could be read otherwise are quoted."""
-    return "".join(f"{line}\n" for line in _dumped(value))
-
-
-def _dumped(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(inner, (Mapping, list, tuple)) and inner:
-                yield f"{scalar(key)}:"
-                yield from (f"  {line}" for line in _dumped(inner))
-            else:
-                yield f"{scalar(key)}: {scalar(inner)}"
-    else:
-        for inner in value:
-            first, *rest = _dumped(inner) if isinstance(inner, (Mapping, list, tuple)) and inner else (scalar(inner),)
-            yield f"- {first}"
-            yield from (f"  {line}" for line in rest)
+    lines = ""
+    for item in value:
+        inner = value[item] if isinstance(value, Mapping) else item
+        nested = dump(inner, f"{indent}  ") if isinstance(inner, (Mapping, list, tuple)) and inner else ""
+        if isinstance(value, Mapping):
+            lines += f"{indent}{scalar(item)}:" + (f"\n{nested}" if nested else f" {scalar(inner)}\n")
+        else:  # the first line of what is nested follows the dash
+            lines += f"{indent}- " + (nested[len(indent) + 2 :] if nested else f"{scalar(inner)}\n")
+    return lines
 
 
 def scalar(value: Any) -> str:
@@ -164,8 +151,7 @@ def read_data(path: Path) -> Any:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class ValuePlace:
+class ValuePlace(NamedTuple):
     """Offsets of a key and of its value in a YAML, JSON or TOML text, and whether they are within braces."""
 
     key: int
@@ -191,32 +177,22 @@ def toml_places(text: str) -> dict[str, ValuePlace]:
     while i < len(text):
         opened, named = _TABLE.match(text, i), _KEY.match(text, i)
         if opened:
-            table = f"{_unquoted(opened[1])}."
+            table = f"{_QUOTES.sub('', opened[1])}."
             places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
         elif named:
-            end = _toml_end(text, named.end())
-            places[table + _unquoted(named[1])] = ValuePlace(named.start(1), named.end(), end)
+            start = end = named.end()
+            closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
+            for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
+                with suppress(tomllib.TOMLDecodeError):  # a value ends where its text first parses
+                    tomllib.loads(f"x = {text[start : match.end()]}")
+                    end = match.end()
+                    break
+            places[table + _QUOTES.sub("", named[1])] = ValuePlace(named.start(1), start, end)
             i = end
         elif text[i:].lstrip(" \t").startswith("[["):
             table = "\0"  # no path has it
         i = text.find("\n", i) + 1 or len(text)
     return places
-
-
-def _unquoted(name: str) -> str:
-    return re.sub(r"[\s\"']", "", name)
-
-
-def _toml_end(text: str, start: int) -> int:
-    """Return the offset behind a value of a TOML text: the first at which it parses."""
-    closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
-    for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
-        try:
-            tomllib.loads(f"x = {text[start : match.end()]}")
-        except tomllib.TOMLDecodeError:
-            continue
-        return match.end()
-    return start
 
 
 @dataclass(slots=True)
@@ -249,8 +225,8 @@ class RecipeText:
         self.edits[start, end] = new if start < end else (old or "") + new
 
     def _at(self, offset: int | None, what: str) -> str:
-        line = 0 if offset is None else self.text.count("\n", 0, offset) + 1
-        return f"{self.where}: {f'line {line}: ' * bool(line)}{what}"
+        line = "" if offset is None else f"line {self.text.count(chr(10), 0, offset) + 1}: "
+        return f"{self.where}: {line}{what}"
 
     def tell(self, what: str, offset: int | None = None) -> None:
         """Note a line for the user about a place in the recipe file or about the whole."""

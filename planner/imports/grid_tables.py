@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ AC = "AC"
 SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftBranch:
+class DraftBranch(NamedTuple):
     """One circuit between two nodes in the draft of a grid; a rating of None is no limit."""
 
     a: str
@@ -47,26 +47,19 @@ class DraftBranch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftAuthority:
-    """A balancing authority in the draft of a grid, as far as its file knows it."""
-
-    id: str
-    interconnection: str | None = None
-    peak_mw: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A grid as far as its file states it; `notes` name parts that were left out or read in a special way.
 
     The nodes have all that is installed as their generation, unrounded; 0 where the file says nothing of plants.
+    Balancing authorities come with their interconnection, None where it is not known, and some with their peak demand.
     """
 
     source: str
     nodes: tuple[PowerNode, ...]
     plants_known: bool = True
     branches: tuple[DraftBranch, ...] = ()
-    authorities: tuple[DraftAuthority, ...]
+    interconnections: dict[str, str | None]
+    peaks_mw: dict[str, float]
     notes: tuple[str, ...] = ()
 
 
@@ -190,8 +183,7 @@ def read_table(path: Path) -> CsvTable:
     return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
+class Plant(NamedTuple):
     """A power plant of a grid's list; an authority of "" is one that the list does not name."""
 
     id: str
@@ -248,21 +240,39 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     if not plants:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
     lost = [plant.mw for plant in listed if not plant.authority]
-    peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
     # The synchronous area of an authority is that of the NERC region with most of its capacity.
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for plant in plants:
         mw[plant.authority][plant.region] += plant.mw
-    authorities = []
-    for authority, regions in sorted(mw.items()):
+    interconnections = dict[str, str | None]()
+    for authority, regions in mw.items():
         known = sorted((-own_mw, region) for region, own_mw in regions.items() if region)
-        area = AREAS.get(known[0][1], "eastern") if known else None
-        authorities.append(DraftAuthority(id=authority, interconnection=area, peak_mw=peaks.get(authority)))
+        interconnections[authority] = AREAS.get(known[0][1], "eastern") if known else None
+    used, nodes = set[str](), list[PowerNode]()
+    for own in group_plants(plants, options.radius_km):
+        first = own[0]
+        name = _slug(first.name)
+        while name in used:
+            name += f"-{_slug(first.id)}"
+        used.add(name)
+        units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
+        rest = f" and {len(own) - 3:,} more" if len(own) > 3 else ""
+        node = PowerNode(
+            id=name,
+            balancing_authority=first.authority,
+            latitude=first.latitude,
+            longitude=first.longitude,
+            generation_mw=sum(plant.mw for plant in own),
+            largest_unit_mw=max(units, default=None),
+            note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in own[:3]) + rest,
+        )
+        nodes.append(node)
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
-        nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(authorities),
+        nodes=tuple(nodes),
+        interconnections=interconnections,
+        peaks_mw=read_peaks(tables["peaks"]) if "peaks" in tables else {},
         notes=(
             f"{len(plants):,} plants in {place}",
             *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
@@ -287,30 +297,18 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
             left = left[~within]
 
 
-def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[PowerNode]:
-    used: set[str] = set()
-    for plants in groups_of_plants:
-        first = plants[0]
-        name = _slug(first.name)
-        while name in used:
-            name += f"-{_slug(first.id)}"
-        used.add(name)
-        units = [plant.largest_unit_mw for plant in plants if plant.largest_unit_mw is not None]
-        rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""
-        yield PowerNode(
-            id=name,
-            balancing_authority=first.authority,
-            latitude=first.latitude,
-            longitude=first.longitude,
-            generation_mw=sum(plant.mw for plant in plants),
-            largest_unit_mw=max(units, default=None),
-            note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in plants[:3]) + rest,
-        )
-
-
 def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """Read the zones and interfaces of ReEDS as a draft; planning groups are taken as balancing authorities."""
-    zones = _zones(tables["zones"])
+    table = tables["zones"]
+    table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
+    zones, first_of = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
+    for row in table.rows:
+        first = first_of.setdefault(row.text("planning_group"), row)
+        if row.text("interconnect") != first.text("interconnect"):
+            problem = f"is another than line {first.line} has for the same planning group"
+            raise row.wrong("interconnect", problem, "split the group in two")
+    if not zones:
+        raise InputError(f"{table.file}: has no zones below its header; add rows")
     corridors = tables.get("interfaces")
     branches = tuple(_branches(corridors, zones)) if corridors else ()
     shut = len(corridors.rows) - len(branches) if corridors else 0
@@ -321,18 +319,34 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         plants = read_plants(tables["plants"], tables.get("generators"))
-        by_zone = _by_zone(plants, zones)
+        by_state = defaultdict[str, list[str]](list)
+        for zone, row in zones.items():
+            by_state[row.text("state")].append(zone)
+        points = dict[str, Vectors]()
+        for state, names_there in by_state.items():
+            lat, lon = ([zones[zone].number(key) for zone in names_there] for key in ("lat", "lon"))
+            points[state] = unit_vectors(lat, lon)
+        by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
+        for plant in (plant for plant in plants if plant.state in by_state):
+            at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
+            by_zone[by_state[plant.state][at]].append(plant)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
-        far = len(plants) - sum(map(len, by_zone.values()))
-        notes += counted((far, "plants in states without a zone left out"))
+        notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
         if "peaks" in tables:
-            peaks = _peaks(read_peaks(tables["peaks"]), by_zone, zones)
+            # An authority's peak is shared among planning groups as the capacity of its plants is.
+            mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))
+            for zone, own in by_zone.items():
+                for plant in own:
+                    mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
+            for owner, peak_mw in sorted(read_peaks(tables["peaks"]).items()):
+                total = sum(mw[owner].values())
+                for group, part in mw[owner].items():
+                    peaks[group] = peaks.get(group, 0.0) + (peak_mw * part / total if total else 0.0)
             notes.append(SHARED_PEAKS)
     elif "peaks" in tables:
         problem = "peaks of balancing authorities reach zones by way of their plants"
         raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
-    areas = {row.text("planning_group"): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(
@@ -348,25 +362,10 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         ),
         plants_known="plants" in tables,
         branches=branches,
-        authorities=tuple(
-            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name))
-            for name, area in sorted(areas.items())
-        ),
+        interconnections={row.text("planning_group"): row.text("interconnect") for row in zones.values()},
+        peaks_mw={group: mw for group, mw in peaks.items() if mw},
         notes=tuple(notes),
     )
-
-
-def _zones(table: CsvTable) -> dict[str, CsvRow]:
-    table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
-    zones, area = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
-    for row in table.rows:
-        first = area.setdefault(row.text("planning_group"), row)
-        if row.text("interconnect") != first.text("interconnect"):
-            problem = f"is another than line {first.line} has for the same planning group"
-            raise row.wrong("interconnect", problem, "split the group in two")
-    if not zones:
-        raise InputError(f"{table.file}: has no zones below its header; add rows")
-    return zones
 
 
 def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch]:
@@ -384,33 +383,3 @@ def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch
         note = f"{tie} tie, controllable" if tie else None
         if rating:
             yield DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note)
-
-
-def _by_zone(plants: list[Plant], zones: dict[str, CsvRow]) -> dict[str, list[Plant]]:
-    """Return the plants of each ReEDS zone, without those in states that have none."""
-    by_state: defaultdict[str, list[str]] = defaultdict(list)
-    for zone, row in zones.items():
-        by_state[row.text("state")].append(zone)
-    points = {
-        state: unit_vectors([zones[zone].number("lat") for zone in own], [zones[zone].number("lon") for zone in own])
-        for state, own in by_state.items()
-    }
-    by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
-    for plant in (plant for plant in plants if plant.state in by_state):
-        at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
-        by_zone[by_state[plant.state][at]].append(plant)
-    return by_zone
-
-
-def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, CsvRow]) -> dict[str, float]:
-    """Share each authority's peak demand among ReEDS' planning groups as its plants' capacity is shared."""
-    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for zone, plants in by_zone.items():
-        for plant in plants:
-            mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
-    shares: defaultdict[str, float] = defaultdict(float)
-    for owner, by_group in sorted(mw.items()):
-        total = sum(by_group.values())
-        for group, part in by_group.items():
-            shares[group] += peaks.get(owner, 0.0) * part / total if total else 0.0
-    return {group: share for group, share in shares.items() if share > 0}

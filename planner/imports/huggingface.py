@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
@@ -55,8 +55,7 @@ LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFamily:
+class ConfigFamily(NamedTuple):
     """Defaults of a Hugging Face model_type; `window_every` n: all layers but each nth, 1: all, 0: none."""
 
     gated: bool = True
@@ -155,18 +154,46 @@ class _Reader:
             "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
+        if self.kind == "qwen3_next" and not (heads and entry["layers"]):
+            return entry  # which the model's own rules refuse
         if next((self.config[name] for name in FFN if self.config.get(name) is not None), 0):
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
             self.refuse(FFN[0], "is missing; add it")
-        self._attention(entry)
+        if self.family.latent:
+            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
+            q_rank = self.config.get("q_lora_rank")
+            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
+        else:
+            item, kv = self.config.get, heads
+            old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
+            if old_falcon or self.kind == "gpt_bigcode":
+                kv = 1 if item("multi_query", True) else heads
+            elif self.kind != "chatglm" or item("multi_query_attention"):
+                kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
+            if kv != heads:
+                entry["kv_heads"] = kv
+            size = self.count(HEAD_SIZE, self.family.head_size or 0)
+            if size and size * heads != hidden:
+                entry["head_size"] = size
         self._windows(entry)
         if self.family.experts:
             self._experts(entry)
             if self.config.get("swiglu_limit") is not None and "experts" in entry:
                 entry["experts"]["clamped"] = True
-        if self.kind == "qwen3_next":
-            self._linear_attention(entry)
+        if self.kind == "qwen3_next" and "experts" not in entry:
+            self.refuse("num_experts", "is missing; add it")
+        if self.kind == "qwen3_next":  # each token's shared expert has its other projections, on the mean of layers
+            values_heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
+            keys, values = self.count(("linear_num_key_heads",)) * key, values_heads * value
+            self.count(("linear_conv_kernel_dim",), 4)
+            layers, linear = entry["layers"], entry.get("window_layers", 0)
+            size = entry.get("head_size", hidden // heads)
+            projected = 2 * keys + 3 * values + 2 * values_heads - 2 * size * (heads + entry.get("kv_heads", heads))
+            extra = (linear * projected + (layers - linear) * heads * size) / layers
+            entry["experts"]["shared_ffn"] += round(extra / 3)
+            done = "windows of equal work, its projections in the shared expert"
+            self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")
         return entry
 
     def count(self, names: Sequence[str], default: int | None = None) -> int:
@@ -180,31 +207,17 @@ class _Reader:
             self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
         return value
 
+    def listed(self, key: str) -> list[Any]:
+        value = self.config.get(key) or []
+        if not isinstance(value, list):
+            self.refuse(key, f"must be a list (is {value!r}); correct it")
+        return value
+
     def refuse(self, key: str, problem: str) -> NoReturn:
         raise InputError(f"{self.where}: {key}: {problem}")
 
-    def _attention(self, entry: dict[str, Any]) -> None:
-        if self.family.latent:
-            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
-            q_rank = self.config.get("q_lora_rank")
-            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
-            return
-        heads, item = entry["heads"], self.config.get
-        old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
-        if old_falcon or self.kind == "gpt_bigcode":
-            kv = 1 if item("multi_query", True) else heads
-        elif self.kind == "chatglm" and not item("multi_query_attention"):
-            kv = heads
-        else:
-            kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
-        if kv != heads:
-            entry["kv_heads"] = kv
-        size = self.count(HEAD_SIZE, self.family.head_size or 0)
-        if size and size * heads != entry["hidden"]:
-            entry["head_size"] = size
-
     def _windows(self, entry: dict[str, Any]) -> None:
-        kinds = self.config.get("layer_types")
+        kinds, layers = self.config.get("layer_types"), entry["layers"]
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
             known = {FULL, SLIDING, *(key for key, of in ALIKE.items() if of == self.kind)}
@@ -212,8 +225,16 @@ class _Reader:
             if odd:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
             windowed = sum(kind != FULL for kind in kinds)
+        elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
+            first = self.config.get("max_window_layers", 0) if self.config["use_sliding_window"] else layers
+            windowed = max(0, layers - first)
+        elif self.kind == "llama4_text" and self.listed("no_rope_layers"):
+            windowed = sum(map(bool, self.listed("no_rope_layers")))
         else:
-            windowed = self._windowed_layers(entry["layers"])
+            every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
+            name = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
+            every = self.count((name,), self.config.get(name, every) or 0) if every > 1 else every
+            windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
@@ -224,16 +245,6 @@ class _Reader:
         if windowed and window:
             entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
 
-    def _windowed_layers(self, layers: int) -> int:
-        if "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
-            return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
-        if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
-            return sum(map(bool, self.config["no_rope_layers"]))
-        every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
-        key = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
-        every = self.config.get(key, every) if every > 1 else every
-        return layers if every == 1 else layers - layers // every if every else 0
-
     def _experts(self, entry: dict[str, Any]) -> None:
         count = self.count(EXPERTS, 0)
         if not count:
@@ -241,15 +252,26 @@ class _Reader:
         for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
             if (every := self.config.get(key, 1)) != 1:
                 self.refuse(key, f"is {every!r}; the planner knows dense layers only before all with experts")
-        width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
-        if shared is None:
-            shared = self.count(SHARED, 0) * width
-        dense_list = self.config.get("mlp_only_layers") or []
+        width, own = self.count(EXPERT_FFN), ("shared_expert_intermediate_size",)
+        shared = self.count(SHARED, 0) * width if self.config.get(own[0]) is None else self.count(own)
+        dense_list = self.listed("mlp_only_layers")
         dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
-        if sorted(dense_list) != list(range(len(dense_list))):
+        if sorted(map(str, dense_list)) != sorted(map(str, range(len(dense_list)))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
-        if self.kind == "llama4_text":
-            width, shared = self._alternating(entry, width)
+        if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
+            layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
+            step = self.count(("interleave_moe_layer_step",), 1) if not self.listed("moe_layers") else 1
+            if not step:
+                self.refuse("interleave_moe_layer_step", "must be at least 1 (is 0); correct it")
+            routed = len(self.listed("moe_layers")) or layers // step
+            both, shared = width * routed + dense_width * (layers - routed), width
+            if routed != layers:
+                if width * routed % layers or both % layers:
+                    remedy = "write workload.model inline"
+                    self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
+                done = f"{routed} of {layers} layers have experts, each layer here has their mean"
+                self.approximated.append(f"interleave_moe_layer_step ({done})")
+                width, shared = width * routed // layers, both // layers
         entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}
         entry["experts"] |= {"shared_ffn": shared, "dense_layers": dense}
         groups = self.count(("n_group",), 1)
@@ -257,31 +279,3 @@ class _Reader:
             entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN
-
-    def _alternating(self, entry: dict[str, Any], width: int) -> tuple[int, int]:
-        """Return the expert widths (routed, shared) of Llama 4's config: the mean where dense layers alternate."""
-        layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
-        listed = self.config.get("moe_layers")
-        routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
-        if routed == layers:
-            return width, width
-        if width * routed % layers or (width * routed + dense_width * (layers - routed)) % layers:
-            remedy = "write workload.model inline"
-            self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
-        done = f"{routed} of {layers} layers have experts, each layer here has their mean"
-        self.approximated.append(f"interleave_moe_layer_step ({done})")
-        return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
-
-    def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add the other projections of Qwen3-Next's config, on the mean of layers, to each token's shared expert."""
-        heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
-        keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
-        own = entry["heads"] * entry["head_size"]
-        self.count(("linear_conv_kernel_dim",), 4)
-        layers, linear = entry["layers"], entry.get("window_layers", 0)
-        full_heads = entry["heads"] + entry.get("kv_heads", entry["heads"])
-        projected = 2 * keys + 3 * values + 2 * heads - 2 * entry["head_size"] * full_heads
-        extra = (linear * projected + (layers - linear) * own) / layers
-        entry["experts"]["shared_ffn"] += round(extra / 3)
-        done = "windows of equal work, its projections in the shared expert"
-        self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")

@@ -84,10 +84,9 @@ def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
         return
     try:
-        model = read_model(folder / name)
+        workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
     except InputError as error:
         raise InputError(f"{where}: workload.model: {error}") from None
-    workload["model"] = model.model_dump(mode="json", exclude_none=True)
 
 
 class FabricParts(NamedTuple):
@@ -118,37 +117,69 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
     nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
     budget = wish.budget if wish.budget is not None else DEFAULT_BUDGET_USD if wish.sites else None
     money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
-    last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
-    if wish.sites:
-        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    workload, racks = _workload(wish, output), racks_with(wish.accelerator)
+    name = shown = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    if name.endswith(".json"):
+        model, shown = read_model(Path(name)), os.path.relpath(name, output.parent if output else Path())
+    else:
+        model = Model.model_validate(_named("models", name, "--model"))
+    tokens, why = wish.tokens, "as asked for"
+    if tokens is None:
+        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(model):.2g}")
+        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
+    racks = racks_with(wish.accelerator)
     if not racks:
         problem = f"no rack of the catalogue has {wish.accelerator!r}"
         raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
-    text = f"""\
-# A planning question. Solve it: planner solve FILE -o plan.json
-# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {scalar(wish.name or (output.stem if output else "first"))}
-limits:{money}
-  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
-
-{workload}
-hardware:
-  accelerator: {wish.accelerator}
-  rack: {racks[0]}
-{last}
-{_grid(wish.sites) if wish.sites else ""}"""
-    parts = FABRIC_PARTS.get(nic_gbps)
-    if parts is None:
-        return text  # tori and the like: a layout without a fabric of switches
-    optics = f"name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}"
-    return f"""{text}
+    last, grid = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide", ""
+    if wish.sites:
+        last, areas, nodes = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)", "", ""
+        for place, area, zone, north, east, price in PLACES[: wish.sites]:
+            here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"
+            areas += f"    - {{id: {area}, {here}}}\n"
+            at = f"balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}"
+            nodes += f"    - {{id: {place}, {at}, generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}\n"
+        grid = f"""
+grid:  # MW and prices are examples: put yours here
+  balancing_authorities:
+{areas}  nodes:
+{nodes}  rules:
+    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
+    max_sites: {wish.sites}
+  prices:
+    building_usd_per_it_mw: 11.7e6
+    interconnection_usd_per_mw: 500e3
+    site_usd: 25e6
+wan: {{}}  # fibre between the sites, at the usual prices
+"""
+    parts, network = FABRIC_PARTS.get(nic_gbps), ""
+    if parts is not None:  # else tori and the like: a layout without a fabric of switches
+        optics = f"name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}"
+        network = f"""
 network:
   switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
   max_tiers: 3
   survives: one_spine  # the loss of a switch above the leaves cuts no two of them
   optics: {{{optics}}}
 """
+    return f"""\
+# A planning question. Solve it: planner solve FILE -o plan.json
+# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
+name: {scalar(wish.name or (output.stem if output else "first"))}
+limits:{money}
+  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
+
+workload:
+  model: {scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  tokens: {tokens:.12g}  # {why}
+  sequence_length: 8192
+  precision: bf16  # `planner catalogue precisions`
+  software: megatron-bridge  # the framework: `planner catalogue software`
+
+hardware:
+  accelerator: {wish.accelerator}
+  rack: {racks[0]}
+{last}
+{grid}{network}"""
 
 
 def _named(kind: str, name: str, option: str) -> dict[str, Any]:
@@ -157,51 +188,3 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
         raise InputError(f"{option}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
     entry: dict[str, Any] = known[name]
     return entry
-
-
-def _workload(wish: Wish, output: Path | None) -> str:
-    name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
-    if name.endswith(".json"):
-        model, shown = read_model(Path(name)), os.path.relpath(name, output.parent if output else Path())
-    else:
-        model, shown = Model.model_validate(_named("models", name, "--model")), name
-    tokens, why = wish.tokens, "as asked for"
-    if tokens is None:
-        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(model):.2g}")
-        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
-    return f"""\
-workload:
-  model: {scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
-  tokens: {tokens:.12g}  # {why}
-  sequence_length: 8192
-  precision: bf16  # `planner catalogue precisions`
-  software: megatron-bridge  # the framework: `planner catalogue software`
-"""
-
-
-def _grid(sites: int) -> str:
-    places = PLACES[:sites]
-    areas = "\n".join(
-        f"    - {{id: {area}, interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}}}"
-        for _, area, zone, _, _, price in places
-    )
-    nodes = "\n".join(
-        f"    - {{id: {name}, balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}, "
-        f"generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}"
-        for name, area, _, north, east, _ in places
-    )
-    return f"""
-grid:  # MW and prices are examples: put yours here
-  balancing_authorities:
-{areas}
-  nodes:
-{nodes}
-  rules:
-    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
-    max_sites: {sites}
-  prices:
-    building_usd_per_it_mw: 11.7e6
-    interconnection_usd_per_mw: 500e3
-    site_usd: 25e6
-wan: {{}}  # fibre between the sites, at the usual prices
-"""

@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.imports import grid_tables
 from planner.imports.command_options import GridOptions
-from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftAuthority, DraftBranch
+from planner.imports.grid_tables import CsvRow, CsvTable, Draft, DraftBranch
 from planner.instance.grid import PowerNode
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
@@ -56,7 +56,22 @@ def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
     if base is None or not 0 < base < math.inf:
         problem = "is missing" if base is None else f"must be greater than 0 (is {base:g})"
         raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
-    rows = {name: list(_matrix_rows(file, name, tables[name])) for name in COLUMNS}
+    rows: dict[str, list[CsvRow]] = {name: [] for name in COLUMNS}
+    for name, columns in COLUMNS.items():
+        for line, words in tables[name]:
+            if len(words) < len(columns):
+                needed = f"{len(columns)} are needed ({', '.join(columns)})"
+                problem = f"a row of {name!r} has {len(words)} values where {needed}"
+                raise InputError(f"{file}: line {line}: {problem}; complete it")
+            cells = {}
+            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1):
+                value = _matrix_value(file, line, f"{name} column {i} ({column})", word)
+                cells[column] = repr(value).removesuffix(".0")
+            row = CsvRow(file, line, cells, name)
+            for column in filter(cells.__contains__, BUSES):
+                if row.number(column) % 1 or row.number(column) < 1:
+                    raise row.wrong(column, "must be a positive whole number", "correct it")
+            rows[name].append(row)
     return base, rows, len(tables.get("dcline", ()))
 
 
@@ -99,25 +114,6 @@ def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list
     raise InputError(f"{file}: line {first}: table {name!r} is never closed; add ]; after its last row")
 
 
-def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[CsvRow]:
-    columns = COLUMNS[name]
-    for line, words in rows:
-        if len(words) < len(columns):
-            needed = f"{len(columns)} are needed ({', '.join(columns)})"
-            problem = f"a row of {name!r} has {len(words)} values where {needed}"
-            raise InputError(f"{file}: line {line}: {problem}; complete it")
-        values = [
-            _matrix_value(file, line, f"{name} column {i} ({column})", word)
-            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1)
-        ]
-        cells = {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}
-        row = CsvRow(file, line, cells, name)
-        for column in set(BUSES) & set(columns):
-            if row.number(column) % 1 or row.number(column) < 1:
-                raise row.wrong(column, "must be a positive whole number", "correct it")
-        yield row
-
-
 def _matrix_value(file: str, line: int, what: str, word: str) -> float:
     try:
         return float(word)
@@ -139,8 +135,39 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
     idle = len(tables["gen"]) - sum(map(len, units.values()))
-    branches = list(_case_branches(tables["branch"], base_mva, buses, live))
-    places = _places(path, live, options)
+    branches, shifted = list[DraftBranch](), 0
+    for row in tables["branch"]:
+        start, end = _ends(row, "F_BUS", "T_BUS", buses)
+        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
+        if row.number("BR_STATUS") > 0 and start in live and end in live:
+            tap, shift, note = row.number("TAP"), row.number("SHIFT"), None
+            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
+                note = f"transformer, ratio {tap:g}" if tap else "transformer"
+            x_pu = reactance(row.number("BR_X"), tap, base_mva)
+            a, b = f"bus-{start}", f"bus-{end}"
+            branches.append(DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note))
+            shifted += shift != 0
+    places: dict[str, Place] = {}
+    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
+        table = grid_tables.read_table(options.positions)
+        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+        lon = table.need("lon", "lng", "longitude")
+        for row in table.rows:
+            number = f"{int(row.number(bus, low=1))}"
+            if number in places:
+                raise row.wrong(bus, "is given twice", "keep one row")
+            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+    without = [number for number in live if number not in places]
+    if without and options.place is not None:
+        places |= dict.fromkeys(without, options.place)
+    elif without and options.positions is not None:
+        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
+        problem = f"no position for {len(without):,} buses of {path} ({named})"
+        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
+    elif without:
+        columns = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
+        remedy = f"give --positions CSV {columns}, or --at LAT,LON to have all stand in one place"
+        raise InputError(f"{path}: a MATPOWER case has no positions; {remedy} (then no distance counts)")
     demand: defaultdict[str, float] = defaultdict(float)
     nodes = []
     for number, row in live.items():
@@ -150,14 +177,15 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     return Draft(
         source=f"MATPOWER case {path.name}",
         nodes=tuple(nodes),
-        branches=tuple(branch for branch, _ in branches),
-        authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
+        branches=tuple(branches),
+        interconnections=dict.fromkeys(demand),
+        peaks_mw={area: max(0.0, mw) for area, mw in demand.items()},
         notes=grid_tables.counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(tables["branch"]) - len(branches), "branches out of service left out"),
-            (sum(branch.reactance_pu is None for branch, _ in branches), NO_REACTANCE),
-            (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
+            (sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE),
+            (shifted, "phase shifters written without their shift"),
             (sum(node.load_mw < 0 for node in nodes), "buses of negative demand feed in whatever is planned"),
             (dc_lines, "rows of mpc.dcline left out"),
         ),
@@ -190,52 +218,10 @@ def _node(number: str, area: str, place: Place, units: list[float], load_mw: flo
     )
 
 
-def _case_branches(
-    rows: list[CsvRow], base_mva: float, buses: dict[str, CsvRow], live: dict[str, CsvRow]
-) -> Iterator[tuple[DraftBranch, bool]]:
-    """Yield the branches in service of a MATPOWER case, and whether each shifts the phase."""
-    for row in rows:
-        start, end = _ends(row, "F_BUS", "T_BUS", buses)
-        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
-        if row.number("BR_STATUS") > 0 and start in live and end in live:
-            tap, shift = row.number("TAP"), row.number("SHIFT")
-            note = None
-            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
-                note = f"transformer, ratio {tap:g}" if tap else "transformer"
-            x_pu = reactance(row.number("BR_X"), tap, base_mva)
-            a, b = f"bus-{start}", f"bus-{end}"
-            yield DraftBranch(a=a, b=b, rating_mw=rating or None, reactance_pu=x_pu, note=note), shift != 0
-
-
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     """Return a branch's reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
     return float(f"{x:.10g}") if x else None
-
-
-def _places(case: Path, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
-    places: dict[str, Place] = {}
-    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
-        table = grid_tables.read_table(options.positions)
-        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
-        lon = table.need("lon", "lng", "longitude")
-        for row in table.rows:
-            number = f"{int(row.number(bus, low=1))}"
-            if number in places:
-                raise row.wrong(bus, "is given twice", "keep one row")
-            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    without = [number for number in live if number not in places]
-    if not without:
-        return places
-    if (place := options.place) is not None:
-        return {number: places.get(number, place) for number in live}
-    if options.positions is not None:
-        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
-        problem = f"no position for {len(without):,} buses of {case} ({named})"
-        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
-    rows = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
-    remedy = f"give --positions CSV {rows}, or --at LAT,LON to have all stand in one place (then no distance counts)"
-    raise InputError(f"{case}: a MATPOWER case has no positions; {remedy}")
 
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
@@ -270,7 +256,8 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         nodes=tuple(nodes),
         plants_known="gen" in tables,
         branches=tuple(branches),
-        authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
+        interconnections=dict.fromkeys(demand),
+        peaks_mw=demand,
         notes=(
             "reactances taken as on 100 MVA",
             *grid_tables.counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InputError
-from planner.formats.shell_script import Script, started, typed
+from planner.formats.shell_script import Script
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
@@ -177,14 +177,6 @@ def _module_names(value: Any) -> list[str]:
     return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
 
 
-def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
-    """Return the modules of a run's selective recompute that have figures here; others stay unread, to be reported."""
-    named = set(_module_names(items.get(key)))
-    if named - set(RECOMPUTE_MODULES):
-        items.looked_up.discard(key)
-    return tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
-
-
 @dataclass(frozen=True, slots=True)
 class OwnRun:
     """A user's own training run, read from Megatron's flags or other files: its layout, and figures to agree with."""
@@ -202,17 +194,6 @@ class OwnRun:
     items: ReadItems = field(default_factory=ReadItems)
 
 
-def megatron_run(script: Script) -> OwnRun:
-    """Return the training run that a shell script's or argument file's Megatron flags describe."""
-    flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
-    values = RunValues(flags, script.where, script, "--{}")
-    values.require("Megatron-LM", *KNOWN_BY)
-    types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
-    compute = next((kind for kind, flag in types.items() if flag in flags), None)
-    run = run_of_flags(values, "megatron", compute)
-    return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
-
-
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:
     """Return the training run of values that have the names of Megatron's flags, or names that correspond to them."""
     if values.on("data-parallel-sharding-strategy"):
@@ -224,7 +205,18 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
     layout["microbatch_sequences"] = values.count("micro-batch-size")
     layout |= {"sequence_parallel": values.on("sequence-parallel"), "zero_stage": zero}
     layout |= stage_layers(values, stages)
-    layout |= _recompute(values, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
+    layout["recompute"] = granularity = values.choice("recompute-granularity", ("none", "selective", "full"), "none")
+    if granularity == "none" and values.on("recompute-activations"):
+        layout["recompute"] = "selective"
+    elif granularity == "full" and values.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
+        number, total = values.count("recompute-num-layers") * layout["virtual_stages"], values.count("num-layers", 0)
+        even = [total // stages] * stages if total and total % stages == 0 else []
+        by_stage = layout.get("layers_per_stage") or even
+        if not by_stage and values.complete:
+            where = f"{values.where}: {values.called('recompute-method')} block"
+            raise InputError(f"{where}: {values.called('num-layers')} is missing or uneven; add it")
+        by_stage = by_stage or [number] * stages  # they are known once the instance is
+        layout["recomputed_layers_per_stage"] = [min(number, count) for count in by_stage]
     tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
     routed = values.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
     return OwnRun(
@@ -262,7 +254,10 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
         fused: Dispatcher = "hybrid_ep" if backend == "hybridep" else "deep_ep"
         found["dispatcher"] = fused if values.on("moe-enable-deepep") or kind == "flex" else "all_to_all"
     if values.states("cuda-graph-impl", *GRAPH_FLAGS):
-        found["cuda_graphs"] = _graphs(values)
+        scope = {values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")}
+        graphed = scope != {"none"} or {flag for flag in GRAPH_FLAGS if values.on(flag)}
+        scope |= {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
+        found["cuda_graphs"] = ("whole" if "full_iteration" in scope else "part") if graphed else "none"
     if values.states("cpu-offloading") and values.states("num-layers"):  # of a recipe's own layers no share is known
         layers, offloaded = values.count("num-layers", 0), values.count("cpu-offloading-num-layers", 0)
         found["activation_offload"] = min(1.0, offloaded / layers) if values.on("cpu-offloading") and layers else 0.0
@@ -274,18 +269,14 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     if values.states("fp8-dot-product-attention") and (narrow or not values.complete):
         scaled["fp8_attention"] = values.on("fp8-dot-product-attention")
     if selective and values.states("recompute-modules"):
-        found["recompute_modules"] = modules_of(values.items, values.key("recompute-modules"))
+        key = values.key("recompute-modules")
+        named = set(_module_names(values.items.get(key)))
+        if named - set(RECOMPUTE_MODULES):  # without figures here: unread, to be reported
+            values.items.looked_up.discard(key)
+        found["recompute_modules"] = tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
     elif values.complete:
         found["recompute_modules"] = CORE_ATTENTION
     return found | (scaled if narrow or not values.complete else {})
-
-
-def _graphs(values: "RunValues") -> Graphs:
-    scope = {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
-    impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
-    if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
-        return "none"
-    return "whole" if "full_iteration" in {*scope, impl} else "part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,18 +392,3 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
     layers = [sum(chunks[stage::stages]) for stage in range(stages)]
     return {"virtual_stages": len(chunks) // stages, "layers_per_stage": layers}
-
-
-def _recompute(values: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
-    granularity = values.choice("recompute-granularity", ("none", "selective", "full"), "none")
-    if granularity == "none":
-        return {"recompute": "selective" if values.on("recompute-activations") else "none"}
-    if granularity == "full" and values.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
-        number, total = values.count("recompute-num-layers") * virtual, values.count("num-layers", 0)
-        by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])
-        if not by_stage and values.complete:
-            where = f"{values.where}: {values.called('recompute-method')} block"
-            raise InputError(f"{where}: {values.called('num-layers')} is missing or uneven; add it")
-        by_stage = by_stage or [number] * stages  # they are known once the instance is
-        return {"recompute": "full", "recomputed_layers_per_stage": [min(number, count) for count in by_stage]}
-    return {"recompute": granularity}

@@ -4,16 +4,16 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower
 from planner.imports.command_options import GridOptions
-from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftBranch, read_table
+from planner.imports.grid_tables import CsvTable, Draft, DraftBranch, read_table
 from planner.imports.instance_file import read_instance_file
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
+from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.validate import NOT_MODELLED, ReadItems
 from planner.physics.site.grid import normal_share
 
@@ -48,24 +48,43 @@ NAMED = 3
 
 def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
     """Return a grid's authorities (user's table, then options, then files), and a sentence for each figure missing."""
-    given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
+    given, known = dict[str, dict[str, str]](), sorted(draft.interconnections)
+    if (path := options.authorities) is not None:
+        table = read_table(path)
+        key = table.need("authority", "id")
+        if table.find(*COLUMNS[:3]) is None:
+            raise InputError(f"{path}: gives none of {', '.join(COLUMNS[:3])}; add one of these columns")
+        for name, cells in grid_tables.by_name(table.rows, key, "authority").items():
+            if name not in known:
+                raise cells.wrong(key, "is no authority of this grid", hint(name, known))
+            given[name] = {column: cells.cells[column] for column in COLUMNS if cells.cells.get(column)}
+            for column in filter(given[name].get, COLUMNS[1:3]):
+                cells.number(column, low=0)
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
         installed[node.balancing_authority] += node.generation_mw
     authorities, without = [], defaultdict(list)
-    for authority in sorted(draft.authorities, key=lambda authority: authority.id):
-        row = given.get(authority.id, {})
-        headroom, reading = _headroom(authority, installed[authority.id], options)
+    for authority in known:
+        row = given.get(authority, {})
+        share, peak_mw, installed_mw = options.headroom_share, draft.peaks_mw.get(authority), installed[authority]
+        headroom, reading = None, "missing"
         if "headroom_mw" in row:
             headroom, reading = float(row["headroom_mw"]), "given"
+        elif share is not None and peak_mw is not None:
+            headroom, reading = share * peak_mw, f"{share:.3g} of a peak demand of {peak_mw:,.0f} MW"
+        elif share is not None and installed_mw > 0:
+            headroom, reading = share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
+        elif peak_mw is not None:
+            headroom = max(0.0, installed_mw - peak_mw)
+            reading = f"{installed_mw:,.0f} MW installed less a demand of {peak_mw:,.0f} MW"
         price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
-        area = row.get("interconnection") or authority.interconnection or options.interconnection
+        area = row.get("interconnection") or draft.interconnections[authority] or options.interconnection
         for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
             if value is None:
-                without[key].append(authority.id)
+                without[key].append(authority)
         authorities.append(
             BalancingAuthority(
-                id=authority.id,
+                id=authority,
                 interconnection=area or "unnamed",
                 headroom_mw=round(headroom or 0.0, 3),
                 energy_usd_per_mwh=price or 0.0,
@@ -81,36 +100,7 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
     return tuple(authorities), tuple(missing)
 
 
-def _headroom(authority: DraftAuthority, installed_mw: float, options: GridOptions) -> tuple[float | None, str]:
-    share = options.headroom_share
-    if share is not None and authority.peak_mw is not None:
-        return share * authority.peak_mw, f"{share:.3g} of a peak demand of {authority.peak_mw:,.0f} MW"
-    if share is not None and installed_mw > 0:
-        return share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
-    if authority.peak_mw is not None:
-        reading = f"{installed_mw:,.0f} MW installed less a demand of {authority.peak_mw:,.0f} MW"
-        return max(0.0, installed_mw - authority.peak_mw), reading
-    return None, "missing"
-
-
-def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
-    table = read_table(path)
-    key = table.need("authority", "id")
-    if table.find(*COLUMNS[:3]) is None:
-        raise InputError(f"{path}: gives none of {', '.join(COLUMNS[:3])}; add one of these columns")
-    given: dict[str, dict[str, str]] = {}
-    for name, row in grid_tables.by_name(table.rows, key, "authority").items():
-        if name not in known:
-            raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
-        given[name] = {column: row.cells[column] for column in COLUMNS if row.cells.get(column)}
-        for column in ("headroom_mw", "energy_usd_per_mwh"):
-            if column in given[name]:
-                row.number(column, low=0)
-    return given
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """An imported grid, and the use made of each item of its files; defaulted are the figures that they miss."""
 
     grid: Grid
@@ -120,7 +110,20 @@ class Imported:
 def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled in and not from the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
-    draft = _only(draft, options.only or ())
+    known, wanted = sorted(draft.interconnections), options.only or ()
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
+    if wanted:
+        own_nodes = tuple(node for node in draft.nodes if node.balancing_authority in wanted)
+        kept = {node.id for node in own_nodes}
+        draft = replace(
+            draft,
+            nodes=own_nodes,
+            branches=tuple(branch for branch in draft.branches if {branch.a, branch.b} <= kept),
+            interconnections={name: draft.interconnections[name] for name in wanted},
+            notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
+        )
     # Where options limit the candidates for sites, they are the nodes with most generation.
     ranked = sorted(draft.nodes, key=lambda node: (-node.generation_mw, node.id))
     candidates = {node.id for node in ranked[: options.sites]}
@@ -136,29 +139,25 @@ def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
     left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
-    kept = (f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes)
-    notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
-    source, note = options.source or draft.source, "; ".join(notes)
+    notes = [f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes]
+    spare = f"{options.spare_share:.0%} of the " if options.spare_share < 1 else ""
+    notes.append(f"generation_mw is {spare}installed capacity")
+    if draft.branches:
+        notes.append("rating_mw is the whole of each circuit")
+    all_load_mw = sum(node.load_mw for node in draft.nodes)
+    if all_load_mw and options.spare_share == 1:
+        notes.append(f"flows count the load in the file, {all_load_mw:,.0f} MW")
+    elif draft.branches:
+        left = f": {all_load_mw:,.0f} MW is left out, since plants spare what it does not take" if all_load_mw else ""
+        notes.append(f"flows are of the sites alone, no other load is counted{left}")
+    if unlimited := sum(branch.rating_mw is None for branch in draft.branches):
+        written = f"written with {installed_mw:,.0f} MW, all generation there is"
+        notes.append(f"branches without a limit in the file, {written}: {unlimited:,}")
+    if options.sites is not None and options.sites < len(draft.nodes):
+        notes.append(f"sites may stand on the {options.sites:,} nodes with most generation")
+    source, note = options.source or draft.source, "; ".join([*notes, *(f"MISSING {figure}" for figure in missing)])
     grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=tuple(nodes), lines=lines)
     return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
-
-
-def _only(draft: Draft, wanted: Sequence[str]) -> Draft:
-    if not wanted:
-        return draft
-    known = sorted(authority.id for authority in draft.authorities)
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
-    nodes = tuple(node for node in draft.nodes if node.balancing_authority in wanted)
-    kept = {node.id for node in nodes}
-    return replace(
-        draft,
-        nodes=nodes,
-        branches=tuple(branch for branch in draft.branches if branch.a in kept and branch.b in kept),
-        authorities=tuple(authority for authority in draft.authorities if authority.id in wanted),
-        notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
-    )
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
@@ -187,26 +186,6 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[str, ...]:
-    spare = f"{options.spare_share:.0%} of the " if options.spare_share < 1 else ""
-    readings = [f"generation_mw is {spare}installed capacity"]
-    if draft.branches:
-        readings.append("rating_mw is the whole of each circuit")
-    load_mw = sum(node.load_mw for node in draft.nodes)
-    if load_mw and options.spare_share == 1:
-        readings.append(f"flows count the load in the file, {load_mw:,.0f} MW")
-    elif draft.branches:
-        left = f": {load_mw:,.0f} MW is left out, since plants spare what it does not take" if load_mw else ""
-        readings.append(f"flows are of the sites alone, no other load is counted{left}")
-    unlimited = sum(branch.rating_mw is None for branch in draft.branches)
-    if unlimited:
-        written = f"written with {installed_mw:,.0f} MW, all generation there is"
-        readings.append(f"branches without a limit in the file, {written}: {unlimited:,}")
-    if options.sites is not None and options.sites < len(draft.nodes):
-        readings.append(f"sites may stand on the {options.sites:,} nodes with most generation")
-    return tuple(readings)
-
-
 def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
     """Read a grid from files of one format."""
     if kind not in FORMATS:
@@ -218,13 +197,6 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         raise InputError(f"{cases[0]}: a MATPOWER case is imported alone ({' and '.join(more)}); give it by itself")
     if cases:
         return _assemble(matpower.read_matpower(cases[0], options), options)
-    draft, tables = _from_tables(files, kind, options)
-    used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
-    taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
-    return _assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
-
-
-def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:
     tables: dict[str, CsvTable] = {}
     for path in files:
         table = read_table(path)
@@ -246,23 +218,25 @@ def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tupl
     for role, table in tables.items():
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
-    return reader(tables, options), tables
+    draft = reader(tables, options)
+    used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
+    taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
+    return _assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
 
 
 def geojson(grid: Grid) -> dict[str, Any]:
     """Return a grid as a GeoJSON FeatureCollection; other figures are properties, `kind`: node, line or new line."""
     where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
-    features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
-    for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
-        for line in lines:
-            geometry = {"type": "LineString", "coordinates": [where[line.a], where[line.b]]}
-            features.append(_feature(line, kind, geometry))
+    features = []
+    for kind, items in (("node", grid.nodes), ("line", grid.lines), ("new_line", grid.new_lines)):
+        for item in items:
+            geometry: dict[str, Any] = {"type": "Point", "coordinates": where.get(item.id)}
+            if not isinstance(item, PowerNode):
+                geometry = {"type": "LineString", "coordinates": [where[item.a], where[item.b]]}
+            own = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
+            made = {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry}
+            features.append(made | {"properties": {"kind": kind} | own})
     return {"type": "FeatureCollection", "features": features}
-
-
-def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, Any]) -> dict[str, Any]:
-    figures = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
-    return {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry, "properties": {"kind": kind} | figures}
 
 
 def part(grid: Grid) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
-from planner.formats import placed_job
-from planner.formats.shell_script import Script, ScriptText, started, typed
+from planner.formats import topology_files
+from planner.formats.shell_script import Script, started, typed
+from planner.formats.topology_rows import gpus_of_node
 from planner.formats.yaml_text import TableText
 from planner.imports import training_run
 from planner.imports.megatron_flags import DEGREE_KEYS, OwnRun
@@ -94,12 +95,18 @@ def written_like(
     file = training_run.run_of_text(text, path)
     for problem in training_run.model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
-    recipe, present = _recipe(text, path, file.framework)
+    recipe = data = training_run.parsed(text, path)
+    if isinstance(data, Script):
+        named, data.dashes = (data.overrides, "") if file.framework == "nemo" else (data.flags, "--")
+        present = {key: typed(value) for key, value in named.items()}  # True where a flag has no value
+    else:
+        kind, present = path.suffix.lower()[1:].replace("yml", "yaml"), dict(training_run.leaves(data))
+        recipe = TableText(text, str(path), kind=kind)
     reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
-    if placed is not None and (gpus := len(placed.nodes) * placed_job.gpus_of_node(placed)) != run.gpus:
+    if placed is not None and (gpus := len(placed.nodes) * gpus_of_node(placed)) != run.gpus:
         raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
-    if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
+    if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, Script)):
         alike = [keys[name].split() for name in OF_RECIPE if name not in wrong]
         if unstated := [names[0] for names in alike if not set(names) & set(present)]:
             taken = "taken as 1, off or none; its recipe's own hold"
@@ -107,8 +114,8 @@ def written_like(
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
-    if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
-        recipe.set_value(recipe.script.variables[QUEUES], str(launch.connections(run)), QUEUES)
+    if isinstance(recipe, Script) and len(set(fsdp)) > 1 and QUEUES in recipe.variables:
+        recipe.set_value(recipe.variables[QUEUES], str(launch.connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None or file.gpus is None:
         _change_nodes(recipe, text, run, placed)
     if file.gpus is None:
@@ -127,18 +134,33 @@ def written_like(
 
 
 def _change_keys(
-    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
+    recipe: TableText | Script, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
-    keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
+    layout, keys = run.layout, KEYS[framework].values()
+    wanted = dict(training_run.leaves(launch.decided(run, framework)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
+    by_granularity = wanted.get("recompute-activations") and GRANULARITY in present  # as the file has it
     likes = tuple(dict.fromkeys(key for names in keys for key in names.split()))
     for key in (key for key in likes if key in changed):
         value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
         if framework == "megatron":
-            value = _megatron_value(key, value, wanted, present, run)
-        elif framework == "torchtitan":
-            value = _torchtitan_value(key, value, present, run)
+            if by_granularity and key in ("recompute-activations", GRANULARITY):
+                value = "selective" if key == GRANULARITY else None
+            elif VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
+                value = {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: layout.virtual_stages}.get(key, value)
+            elif key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
+                value = "torch_dist"
+        elif key in _TITAN_DATA.split() and layout.zero_stage:  # as it has replicas of shards, and a degree of all left
+            replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
+            kept = replicas if isinstance(replicas, int) and layout.data_parallel % replicas == 0 else 1
+            left = present.get(key, -1) == -1
+            value = (-1 if key in present else None) if left else layout.data_parallel // kept
+            value = kept if key.endswith("replicate_degree") else value
+        elif key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
+            value = None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
+        elif key == "training.global_batch_size" and key not in present:
+            value = None if layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1 else value
         if own in present and (present[own] == value or (value is None and key in KEPT)):
             continue
         # What a file does not have may stay out of it where it says no more than its absence.
@@ -170,7 +192,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
         pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:
-        pairs["data_parallel"] = (own["data_parallel"], run.data_parallel)
+        pairs["data_parallel"] = (own["data_parallel"], run.layout.data_parallel)
     if file.gpus is not None:
         pairs["gpus"] = (file.gpus, run.gpus)
     if file.batch_sequences is None and "microbatches_per_step" in own:
@@ -180,45 +202,9 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _recipe(text: str, path: Path, framework: str) -> tuple[TableText | ScriptText, dict[str, Any]]:
-    """Return the text of a user's recipe to edit, and the values that it states by key; True where a flag has none."""
-    data = training_run.parsed(text, path)
-    if not isinstance(data, Script):
-        kind = path.suffix.lower()[1:].replace("yml", "yaml")
-        return TableText(text, str(path), kind=kind), dict(training_run.leaves(data))
-    named, dashes = (data.overrides, "") if framework == "nemo" else (data.flags, "--")
-    return ScriptText(text, str(path), script=data, dashes=dashes), {key: typed(named[key]) for key in named}
-
-
-def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
-    if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
-        return "selective" if key == GRANULARITY else None
-    if VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
-        return {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: run.layout.virtual_stages}.get(key, value)
-    if key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
-        return "torch_dist"
-    return value
-
-
-def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
-    """Return a torchtitan key's value as the recipe has it: a degree of all GPUs left, sharded replicas, no batch."""
-    layout = run.layout
-    replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
-    if key in _TITAN_DATA.split() and layout.zero_stage:
-        kept = replicas if isinstance(replicas, int) and run.data_parallel % replicas == 0 else 1
-        if key.endswith("replicate_degree"):
-            return kept
-        left = present.get(key, -1) == -1
-        return (-1 if key in present else None) if left else run.data_parallel // kept
-    if key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
-        return None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
-    unstated = key == "training.global_batch_size" and key not in present
-    return None if unstated and (layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1) else value
-
-
-def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: Placement | None) -> None:
+def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed: Placement | None) -> None:
     nodes = run.nodes if placed is None else len(placed.nodes)
-    each = run.node_gpus if placed is None else placed_job.gpus_of_node(placed)
+    each = run.node_gpus if placed is None else gpus_of_node(placed)
     if isinstance(recipe, TableText):
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:
@@ -227,14 +213,13 @@ def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, pla
             recipe.edit(*found.span(1), str(nodes), f"--nnodes: {found[1]} becomes {nodes}")
             recipe.edit(*found.span(2), str(each), f"--nproc-per-node: {found[2]} becomes {each}")
         return
-    script = recipe.script
-    named = {value.span: f"#SBATCH --{key}" for key, value in script.sbatch.items()}
-    stated = started(script)
+    named = {value.span: f"#SBATCH --{key}" for key, value in recipe.sbatch.items()}
+    stated = started(recipe)
     for places, number in ((stated.nodes, nodes), (stated.per_node, each), (stated.total, run.gpus)):
         for name, located in places.items():
             if located.span is not None:  # a value computed from others follows them
                 recipe.set_value(located, str(number), named.get(located.span, name))
-    listed = script.sbatch.get("nodelist")
+    listed = recipe.sbatch.get("nodelist")
     if placed is None:
         if listed is not None and stated.gpus is not None:
             problem = f"names the hosts of another number of nodes than {nodes:,}"
@@ -243,13 +228,13 @@ def _change_nodes(recipe: TableText | ScriptText, text: str, run: LaunchRun, pla
     hosts = fold_names(sorted(placed.nodes, key=natural))
     if listed is not None and listed.span is not None:
         recipe.edit(*listed.span, hosts, f"#SBATCH --nodelist: becomes {hosts}")
-    elif script.sbatch:
-        at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
+    elif recipe.sbatch:
+        at = recipe.line_start(next(iter(recipe.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.tell(f"submit it by {placed_job.sbatch_line(placed)}")
-    form, start = "hostfile", placed_job.srun_line(placed)
+        recipe.tell(f"submit it by {topology_files.sbatch_line(placed)}")
+    form, start = "hostfile", topology_files.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
-        form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
+        form, start = "torchrun", topology_files.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
     recipe.tell(f"the placement's order of ranks is kept by `{start}`, with {made}")

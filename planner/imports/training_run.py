@@ -116,7 +116,13 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
-        run, flags = megatron_flags.megatron_run(script), {}
+        items, flags = TrackedItems({flag: typed(value) for flag, value in flags.items()}), {}
+        values = RunValues(items, where, script, "--{}")
+        values.require("Megatron-LM", *KNOWN_BY)
+        types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+        compute = next((kind for kind, flag in types.items() if flag in items), None)
+        run = megatron_flags.run_of_flags(values, "megatron", compute)
+        run = replace(run, gpus=gpus, items=items.read(megatron_flags.megatron_effect, "--{}"))
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
@@ -208,8 +214,7 @@ def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    run = megatron_flags.run_of_flags(named, "nemo", compute)
-    return replace(run, gpus=gpus, items=_read(values, NEMO_WITHOUT))
+    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, NEMO_WITHOUT))
 
 
 def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:

@@ -88,7 +88,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _evaluated(question, own), None
     by_stage = framework in ("megatron", "nemo")
@@ -121,7 +121,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
     """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
     question = plan.instance.replaced(pins={})
-    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software

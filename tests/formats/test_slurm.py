@@ -15,7 +15,6 @@ from slurm_controller import Controller, controller, why_not
 import planner
 from planner.cluster import Placement, Topology, TopologySwitch, expand, fold_names, natural
 from planner.errors import InputError
-from planner.formats.placed_job import hostfile, sbatch_arguments
 from planner.formats.slurm import (
     BUSY,
     DOWN,
@@ -27,7 +26,7 @@ from planner.formats.slurm import (
     states_on,
     write_conf,
 )
-from planner.formats.topology_files import WRITERS
+from planner.formats.topology_files import WRITERS, hostfile, sbatch_arguments
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 

@@ -150,6 +150,7 @@ BAD = {
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,12": "line 2: 12 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,4": "line 2: 4 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=0": "line 2: must be at least 1",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=0,4": "line 2: must be at least 1",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4-8": "line 2: BlockSizes=4-8 must be whole numbers",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4\nBlockSizes=8": "line 3: BlockSizes is already at line 2",
     "BlockName=a": "line 1: block 'a' has no nodes",

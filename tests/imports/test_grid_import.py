@@ -296,7 +296,7 @@ def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -
     nodes = [PowerNode(id=x, balancing_authority="A", latitude=0, longitude=0, generation_mw=1) for x in "ab"]
     branch = grid_tables.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
     draft = grid_tables.Draft(
-        source="x.csv", nodes=tuple(nodes), branches=(branch,), authorities=(grid_tables.DraftAuthority(id="A"),)
+        source="x.csv", nodes=tuple(nodes), branches=(branch,), interconnections={"A": None}, peaks_mw={}
     )
     with pytest.raises(InputError, match=r"x.csv: branch a--b: its rating or reactance is beyond all numbers; correct"):
         read_grid._lines(draft, 1.0)

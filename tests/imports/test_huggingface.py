@@ -105,6 +105,12 @@ def changed(name: str, **keys: Any) -> dict[str, Any]:
     return {k: v for k, v in (known(name)["config"] | keys).items() if v is not None or k not in keys}
 
 
+def inside(name: str, **keys: Any) -> dict[str, Any]:
+    """Return a known configuration of pictures and text with keys of its Transformer changed."""
+    config = known(name)["config"]
+    return config | {"text_config": config["text_config"] | keys}
+
+
 @each(
     ("config", "complaint"),
     [
@@ -120,6 +126,12 @@ def changed(name: str, **keys: Any) -> dict[str, Any]:
             "x: decoder_sparse_step: is 2; the planner knows dense layers",
         ),
         (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+        (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
+        (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
+        (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
+        (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
+        (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
+        (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
         (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
         (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
     ],
@@ -128,6 +140,13 @@ def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
         read_config(config, "x", "x")[0]
     assert complaint in str(caught.value)
+
+
+def test_heads_that_divide_the_width_need_no_size_of_their_own() -> None:
+    """A config of linear attention whose heads together are as wide as the model is read like others."""
+    heads = known("qwen3-next-80b-a3b")["config"]["hidden_size"] // 256
+    config = changed("qwen3-next-80b-a3b", num_attention_heads=heads, num_key_value_heads=heads, head_dim=256)
+    assert read_config(config, "x", "x")[0].head == 256
 
 
 def test_a_config_is_a_workload(tmp_path: Path) -> None:

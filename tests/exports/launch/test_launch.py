@@ -20,7 +20,7 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
+from planner.exports.launch import WRITERS, LaunchRun, _switches, decided, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.training_run import layout_of_run, run_of_text
@@ -368,14 +368,14 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
     run, software = mixture(), Software.model_validate(catalogue("software")["megatron-bridge"])
     assert "experts" in software.overlaps
     run = replace(run, software=software, layout=run.layout.replaced(**changes))
-    assert ("overlap-moe-expert-parallel-comm" in megatron_flags(run)) == able
+    assert ("overlap-moe-expert-parallel-comm" in decided(run, "megatron")) == able
     for modules, runs in ((("moe", "core_attn"), False), (("core_attn", "layernorm"), able)):
         own = software.replaced(recompute_modules=modules)
         again = run.layout.replaced(**{"recompute": "selective"} if run.layout.recompute != "full" else {})
-        flags = megatron_flags(replace(run, software=own, layout=again))
+        flags = decided(replace(run, software=own, layout=again), "megatron")
         assert ("overlap-moe-expert-parallel-comm" in flags) == runs
     quiet = software.replaced(overlaps=("gradients",))
-    assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
+    assert "overlap-moe-expert-parallel-comm" not in decided(replace(run, software=quiet), "megatron")
 
 
 @each(
@@ -413,7 +413,7 @@ def test_plain_stages_are_not_interleaved() -> None:
         assert nearest_choices(run, "megatron") == changes
         whole = replace(run, layout=layout.replaced(microbatches_per_step=16))
         assert nearest_choices(whole, "megatron") == {}
-        chunk = megatron_flags(whole).get("num-layers-per-virtual-pipeline-stage")
+        chunk = decided(whole, "megatron").get("num-layers-per-virtual-pipeline-stage")
         assert chunk == (4 if virtual > 1 else None)
 
 
