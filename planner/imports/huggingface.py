@@ -256,7 +256,7 @@ class _Reader:
         shared = self.count(SHARED, 0) * width if self.config.get(own[0]) is None else self.count(own)
         dense_list = self.listed("mlp_only_layers")
         dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
-        if sorted(map(str, dense_list)) != sorted(map(str, range(len(dense_list)))):
+        if not all(layer in dense_list for layer in range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
         if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
             layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))

@@ -126,6 +126,7 @@ def inside(name: str, **keys: Any) -> dict[str, Any]:
             "x: decoder_sparse_step: is 2; the planner knows dense layers",
         ),
         (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+        (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
         (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
         (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
         (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
