@@ -426,7 +426,7 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
 
 
 def _file(run: LaunchRun, framework: str) -> str:
-    """Write the file that states the layout, a script of Megatron's. InputError: a choice cannot be told so."""
+    """Write the file that states the layout, for Megatron a script. InputError: a choice cannot be told so."""
     software = run.software
     if software is not None and software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
@@ -453,6 +453,12 @@ def _file(run: LaunchRun, framework: str) -> str:
         start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
         head = f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}"
         return "".join(f"# {line}\n" for line in (head, *notes)) + dump(keys)
+    return _script(run, notes)
+
+
+def _script(run: LaunchRun, notes: list[str]) -> str:
+    """Write the script that starts Megatron-LM, with notes on what its releases refuse after those on ranks."""
+    software = run.software
     if software is not None:
         if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
             key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"

@@ -37,7 +37,7 @@ def read_conf(text: str, source: str) -> Topology:
     printed, printed_sizes = set[str](), dict[int, str]()  # switches by scontrol; sizes, and where each is first stated
     first, plain = 1, "\n".join(raw.partition("#")[0].rstrip() for raw in text.split("\n"))
     for lines in re.split(r"(?<!\\)\n", plain):  # a line goes on behind a backslash
-        where, line = f"line {first}", lines.replace("\\\n", "").removesuffix("\\")
+        where, line = f"line {first}", lines.removesuffix("\\").replace("\\\n", "")
         first += lines.count("\n") + 1
         if not line.strip():
             continue

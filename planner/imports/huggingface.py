@@ -207,6 +207,10 @@ class _Reader:
             self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
         return value
 
+    def stated(self, key: str, default: int) -> int:
+        """Return a count of one name, 0 where it is null; a default is reported as such."""
+        return self.count((key,), self.config.get(key, default) or 0)
+
     def listed(self, key: str) -> list[Any]:
         value = self.config.get(key) or []
         if not isinstance(value, list):
@@ -226,14 +230,14 @@ class _Reader:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
             windowed = sum(kind != FULL for kind in kinds)
         elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
-            first = self.config.get("max_window_layers", 0) if self.config["use_sliding_window"] else layers
+            first = self.stated("max_window_layers", 0) if self.config["use_sliding_window"] else layers
             windowed = max(0, layers - first)
         elif self.kind == "llama4_text" and self.listed("no_rope_layers"):
             windowed = sum(map(bool, self.listed("no_rope_layers")))
         else:
             every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
             name = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
-            every = self.count((name,), self.config.get(name, every) or 0) if every > 1 else every
+            every = self.stated(name, every) if every > 1 else every
             windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
@@ -256,7 +260,7 @@ class _Reader:
         shared = self.count(SHARED, 0) * width if self.config.get(own[0]) is None else self.count(own)
         dense_list = self.listed("mlp_only_layers")
         dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
-        if sorted(map(str, dense_list)) != sorted(map(str, range(len(dense_list)))):
+        if not all(layer in dense_list for layer in range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
         if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
             layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
@@ -265,7 +269,7 @@ class _Reader:
                 self.refuse("interleave_moe_layer_step", "must be at least 1 (is 0); correct it")
             routed = len(self.listed("moe_layers")) or layers // step
             both, shared = width * routed + dense_width * (layers - routed), width
-            if routed != layers:
+            if routed != layers and layers:  # a model without layers is refused by its own rules
                 if width * routed % layers or both % layers:
                     remedy = "write workload.model inline"
                     self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")

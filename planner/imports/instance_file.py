@@ -130,27 +130,9 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
     if not racks:
         problem = f"no rack of the catalogue has {wish.accelerator!r}"
         raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
-    last, grid = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide", ""
+    last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
     if wish.sites:
-        last, areas, nodes = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)", "", ""
-        for place, area, zone, north, east, price in PLACES[: wish.sites]:
-            here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"
-            areas += f"    - {{id: {area}, {here}}}\n"
-            at = f"balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}"
-            nodes += f"    - {{id: {place}, {at}, generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}\n"
-        grid = f"""
-grid:  # MW and prices are examples: put yours here
-  balancing_authorities:
-{areas}  nodes:
-{nodes}  rules:
-    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
-    max_sites: {wish.sites}
-  prices:
-    building_usd_per_it_mw: 11.7e6
-    interconnection_usd_per_mw: 500e3
-    site_usd: 25e6
-wan: {{}}  # fibre between the sites, at the usual prices
-"""
+        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
     parts, network = FABRIC_PARTS.get(nic_gbps), ""
     if parts is not None:  # else tori and the like: a layout without a fabric of switches
         optics = f"name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}"
@@ -179,7 +161,30 @@ hardware:
   accelerator: {wish.accelerator}
   rack: {racks[0]}
 {last}
-{grid}{network}"""
+{_grid(wish.sites) if wish.sites else ""}{network}"""
+
+
+def _grid(sites: int) -> str:
+    """Write the example of a grid in which so many sites may stand, and the fibre between them."""
+    areas = nodes = ""
+    for place, area, zone, north, east, price in PLACES[:sites]:
+        here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"
+        areas += f"    - {{id: {area}, {here}}}\n"
+        at = f"balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}"
+        nodes += f"    - {{id: {place}, {at}, generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}\n"
+    return f"""
+grid:  # MW and prices are examples: put yours here
+  balancing_authorities:
+{areas}  nodes:
+{nodes}  rules:
+    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
+    max_sites: {sites}
+  prices:
+    building_usd_per_it_mw: 11.7e6
+    interconnection_usd_per_mw: 500e3
+    site_usd: 25e6
+wan: {{}}  # fibre between the sites, at the usual prices
+"""
 
 
 def _named(kind: str, name: str, option: str) -> dict[str, Any]:

@@ -130,6 +130,7 @@ BAD = {
     "SwitchName=a": "line 1: switch 'a' has neither nodes nor switches",
     "SwitchName=a[1-2] Nodes=n1": r"line 1: SwitchName=a\[1-2\] must be one name",
     "SwitchName=a \\\n  # all\nNodes=n1\n": "line 3: Nodes= has no owner",
+    "SwitchName=a Nodes=n1 \\\\\n": r"line 1: '\\\\' is not KEY=VALUE",
     "# c\nSwitchName=a Nodes=n[1-4": r"line 2: Nodes: 'n\[1-4': a bracket is not closed",
     "SwitchName=a Nodes=n[4-1]": "line 1: Nodes: .*4-1 runs backwards",
     "SwitchName=a Nodes=n[1,,2]": "line 1: Nodes: .*neither a number nor a range",

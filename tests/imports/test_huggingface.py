@@ -126,10 +126,16 @@ def inside(name: str, **keys: Any) -> dict[str, Any]:
             "x: decoder_sparse_step: is 2; the planner knows dense layers",
         ),
         (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+        (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
         (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
         (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
         (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
         (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
+        (inside("llama-4-maverick", num_hidden_layers=0, moe_layers=[1], no_rope_layers=[]), "x: layers: "),
+        (
+            changed("qwen2.5-7b", use_sliding_window=True, max_window_layers="2"),
+            "x: max_window_layers: must be a whole",
+        ),
         (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
         (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
         (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
@@ -140,6 +146,15 @@ def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
         read_config(config, "x", "x")[0]
     assert complaint in str(caught.value)
+
+
+def test_layers_with_a_window_begin_at_the_first_where_none_is_told() -> None:
+    """A `max_window_layers` of null is read as one that is left out, which is reported."""
+    name, own = "qwen2.5-7b", {"use_sliding_window": True, "sliding_window": 4096}
+    null = {key: value for key, value in known(name)["config"].items() if key != "max_window_layers"} | own
+    model, items = read_config(null, "x", "x")
+    assert (model.window_layers, items.defaulted) == (model.layers, ("max_window_layers 0",))
+    assert read_config(null | {"max_window_layers": None}, "x", "x")[0].window_layers == model.layers
 
 
 def test_heads_that_divide_the_width_need_no_size_of_their_own() -> None:
