@@ -31,8 +31,9 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
             return None
         exact = []
         for site in split.sites:
-            it, load = (of(hardware, site.racks, physics.fabric_mw(site.id)) for of in (it_mw, facility_mw))
-            exact.append(site.replaced(balancing_authority=standing[site.id], facility_mw=load, it_mw=it))
+            drawn = hardware, site.racks, physics.fabric_mw(site.id)
+            mw = {"facility_mw": facility_mw(*drawn), "it_mw": it_mw(*drawn)}
+            exact.append(site.replaced(balancing_authority=standing[site.id], **mw))
         km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
         links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
         known = {

@@ -86,14 +86,15 @@ def wiring(physics: PlanPhysics) -> Violations:
     for site, fabric, network, design in wired(physics):
         for fault in network_limits(network, fabric.family, design):
             yield fault.replaced(rule=f"{fault.rule}[{site}]")
-        down, over = design.endpoint_links // design.networks, design.oversubscription
+        # A leaf's ratio by the rates of links; one switch for all has every endpoint's link down, and none up.
+        down, leaf_ratio, ratio = design.endpoint_links // design.networks, 1.0, design.oversubscription
         if not design.single:
             down = design.leaf_down
-            over["leaf"] = down * design.nic_gbps / (design.exits["leaf"] * design.link_gbps)
+            leaf_ratio = down * design.nic_gbps / (design.exits["leaf"] * design.link_gbps)
         rows = {
-            "leaf": (design.leaves, down, max(design.up_port_range), over["leaf"], design.leaf_bundle),
-            "spine": (design.spines, design.spine_down, design.spine_up, over["spine"], design.spine_bundle),
-            "core": (design.cores, design.core_down, design.core_up, over["core"], design.core_bundle),
+            "leaf": (design.leaves, down, max(design.up_port_range), leaf_ratio, design.leaf_bundle),
+            "spine": (design.spines, design.spine_down, design.spine_up, ratio["spine"], design.spine_bundle),
+            "core": (design.cores, design.core_down, design.core_up, ratio["core"], design.core_bundle),
             "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
         }
         for tier in fabric.tiers:

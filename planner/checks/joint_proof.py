@@ -113,15 +113,16 @@ def _columns_below(
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
                     key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
-                    counts, columns = space.counts(cut.shape, pipelines, replicas, micro_batches), listed.get(key, [])
-                    if key in wrong or not len(counts):
+                    if key in wrong:
                         continue
+                    columns = listed.get(key, [])
                     stated = [one for one in columns if one.min_data_parallel <= replicas <= one.max_data_parallel]
                     bound = max((one.lower_bound_days for one in stated), default=days)
                     stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
                     per_batch = replicas * cut.shape.micro_batch / stretch
                     below = min(days, bound) / space.days_a_second * (1 - ROUNDING) * per_batch
-                    found = witness(cut, zero, pipelines, replicas, counts, below)
+                    counts = space.counts(cut.shape, pipelines, replicas, micro_batches)
+                    found = witness(cut, zero, pipelines, replicas, counts, below) if len(counts) else None
                     if found is not None:
                         wrong.add(key)
                         own_days = show(found[1] / per_batch * space.days_a_second)

@@ -449,7 +449,7 @@ def most_racks(instance: Instance, proof: JointProof | None = None) -> Callable[
 
     @cache
     def most(wired_gpus: int) -> int:
-        # A fabric joins what the proof says, or more if the checker's own designs do.
+        # A fabric joins what the proof says, or more if the checker's own designs do. Fewer racks are of a MILP.
         joined = max_joined_racks(instance, wired_gpus, joined_racks_stated.get(wired_gpus, math.inf))
         own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]
         return min(own, stated[max(fewer)]) if fewer else own

@@ -127,7 +127,7 @@ def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabr
     if name not in physics.wired or network is None:
         raise InputError(f"{where}: fabric.sites.{name}: cannot be wired as it is; see what `planner check` says")
     built = fabrics[name]
-    leaf, *above = (physics.switches[name] for name in (built.switch, *built.models[1:]))
+    leaf, *above = (physics.switches[model] for model in (built.switch, *built.models[1:]))
     return BuiltFabric(name, built, physics.wired[name], network, leaf, network.floor or Floor(), tuple(above))
 
 

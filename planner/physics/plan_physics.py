@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,16 +120,20 @@ class PlanPhysics:
     @cached_property
     def built(self) -> dict[str, int]:
         """Count the new circuits of a plan by grid corridor, of corridors that can be built."""
-        known, sites = {line.id for line in self.grid.new_lines}, self.plan.sites
-        new = [line for line in sites.new_lines if line.line in known] if sites else []
-        return {one.line: sum(line.circuits for line in new if line.line == one.line) for one in new}
+        known, counts = {line.id for line in self.grid.new_lines}, Counter[str]()
+        for line in self.plan.sites.new_lines if self.plan.sites else ():
+            if line.line in known:
+                counts[line.line] += line.circuits
+        return counts
 
     @cached_property
     def steps(self) -> dict[str, int]:
         """Count the steps of interconnect upgrades of a plan by power node, of nodes that can be upgraded."""
-        known, sites = {node.id for node in self.grid.nodes if node.upgrade}, self.plan.sites
-        bought = [upgrade for upgrade in sites.upgrades if upgrade.node in known] if sites else []
-        return {one.node: sum(upgrade.steps for upgrade in bought if upgrade.node == one.node) for one in bought}
+        known, counts = {node.id for node in self.grid.nodes if node.upgrade}, Counter[str]()
+        for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
+            if upgrade.node in known:
+                counts[upgrade.node] += upgrade.steps
+        return counts
 
     def excess(self, rule: str) -> float:
         """Return by how much the plan states that it exceeds a soft rule, in the rule's unit; 0 for a hard rule."""

@@ -290,7 +290,7 @@ class Exposure:
 
 def job_of(plan: Plan, layout: LayoutPlan, rates: Reliability, state_bytes: float) -> CheckpointedJob:
     """Return the job of a plan's layout as failures count for it, by the lanes of its fabric where it has one."""
-    lanes = max((fabric.lanes for fabric in plan.fabric.sites.values()), default=0) if plan.fabric else 0
+    lanes = [fabric.lanes for fabric in plan.fabric.sites.values()] if plan.fabric else []
     return CheckpointedJob(
         r=rates,
         gpus=float(layout.gpus_used),
@@ -299,7 +299,7 @@ def job_of(plan: Plan, layout: LayoutPlan, rates: Reliability, state_bytes: floa
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
-        links=gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates),
+        links=gpu_links(plan.instance.network, max(lanes)) if lanes else fewest_stops(plan.instance, rates),
     )
 
 

@@ -43,10 +43,10 @@ class Locality:
 
 
 def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Locality:
-    """Compute the traffic of one site's placement out of leaf domains, pods and, if there are any, zones of some racks.
+    """Compute the traffic of one site's placement out of leaf domains, pods and, if there are any, zones.
 
-    `wrap`: the last stage sends to the first. `groups_split` and `extra_pieces`: of all leaf domains the groups in
-    several, and the pieces beyond one a group.
+    `block_racks`: the racks of one of each, as `Design.block_racks` has them; `wrap`: the last stage sends to the
+    first. `groups_split` and `extra_pieces`: the groups in several leaf domains, and the pieces beyond one a group.
     """
     none, ranks = np.empty(0, np.int64), [np.asarray(stage, dtype=np.int64) for stage in stages]
     pairs = [*pairwise(ranks), *([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])]
@@ -55,6 +55,8 @@ def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Local
     sizes, own = np.array([len(stage) for stage in ranks], np.int64), np.concatenate([none, *ranks])
     found = list[tuple[float, int, float, int, int]]()
     for block in block_racks:
+        # Of the worst block: the flows out of it or into it over its size, the groups that have racks in it and
+        # elsewhere too, the largest share of a group's racks in it. Of all: the groups in several, the extra pieces.
         crossing = source // block != target // block
         flows = max(_most_common(ends[crossing] // block) for ends in (source, target)) / block
         blocks = own // block

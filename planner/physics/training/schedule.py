@@ -208,7 +208,8 @@ class PassOrder:
 def _order(p: int, m: int, v: int) -> PassOrder:
     """Sort the passes of a pipeline schedule into waves, each behind the last pass that it waits for."""
     none = 2 * p * v * m  # a number behind the last means no pass
-    rounds, width, queues = -(-m // p) if v > 1 else 1, p if v > 1 else m, list[tuple[Ints, Ints, Ints]]()
+    rounds, width = (-(-m // p), p) if v > 1 else (1, m)  # of micro-batches, in order of which the chunks pass them
+    queues: list[tuple[Ints, Ints, Ints]] = []
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)
     batches = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
     batch, count = batches.ravel(), batches.size

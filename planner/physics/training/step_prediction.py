@@ -343,7 +343,8 @@ def once_parts(
         parts["end_sharding"] = micro_batches * exposed
     if alone:
         return parts
-    met, parts["ring_wait"] = sends_beside_rings(x, p, v, micro_batches, group.racks), 0.0
+    met = sends_beside_rings(x, p, v, micro_batches, group.racks)
+    parts["ring_wait"] = 0.0
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
         exchanges = (layer_time.replica_exchange(m, s, w, each) for each in groups)

@@ -18,7 +18,7 @@ from tiers import more, slow
 import planner
 from planner.checks.check_plan import check
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
-from planner.checks.strategy_space_check import max_joined_racks, max_racks, max_sites, most_racks
+from planner.checks.strategy_space_check import Space, max_joined_racks, max_racks, max_sites, most_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointSolution
@@ -204,6 +204,19 @@ def test_a_weaker_bound_needs_fewer_columns() -> None:
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 - 1e-6)) == []
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 + 1e-6))
     assert violations(i, found, JointProof(), bound=0.0) == []  # of a search cut short before it knew more
+
+
+def test_a_stop_is_heeded_where_no_number_of_micro_batches_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that framework rules leave no micro-batches are many, too: the deadline is looked at after each."""
+    looked: list[int] = []
+
+    def none(_space: Space, _shape: object, _pipelines: object, replicas: int, micro_batches: Any) -> Any:
+        looked.append(replicas)
+        return micro_batches[:0]
+
+    monkeypatch.setattr(Space, "counts", none)
+    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: bool(looked))) == []
+    assert len(looked) == 1
 
 
 def test_a_bound_without_a_largest_batch_is_refused() -> None:

@@ -172,6 +172,15 @@ def test_lanes_differ_between_sites() -> None:
     assert "lanes" not in {v.rule for v in check(by_gpu)}
 
 
+def test_stops_are_those_of_the_lanes_stated_even_of_none() -> None:
+    """A fabric whose NICs have no lanes has no link that stops the job, whatever another fabric might have."""
+    plan = plan_of(TWO_LANES)
+    (site,) = plan.fabric.sites
+    found = check(edited_at(plan, f"fabric.sites.{site}.lanes", 0))
+    links = [v.message for v in found if v.rule in ("stops[link]", "stops[optic]")]
+    assert links and all(" 0 stops a day recomputed" in message for message in links)
+
+
 @each(("gbps", "lanes"), [(400, 1), (200, 2), (399, 2), (100, 4), (800, 1)])
 def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""

@@ -1,6 +1,7 @@
 """Rules of the site split, of its power flow and of the whole run, on both sides of their edges."""
 
 import json
+import time
 from typing import Any, cast
 
 import changed_figures
@@ -165,6 +166,16 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
+
+
+def test_circuits_and_steps_are_counted_in_one_pass() -> None:
+    """A plan that names one corridor or node twenty thousand times over is counted at once, not row by row."""
+    rows, plan = 20_000, with_upgrades(("e1", 1))
+    line = plan.sites.new_lines[0].replaced(circuits=1)
+    split = plan.sites.replaced(new_lines=(line,) * rows, upgrades=plan.sites.upgrades * rows)
+    physics, start = PlanPhysics(plan=plan.replaced(sites=split)), time.process_time()
+    assert (physics.built, physics.steps) == ({line.line: rows}, {"e1": rows})
+    assert time.process_time() - start < 2
 
 
 @each("months", [8.9, 9, 9.1])

@@ -3,6 +3,10 @@
 import dataclasses
 
 from each_case import each
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest import approx
+from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Wan
 from planner.physics.network.clos_fabric import Design
@@ -148,6 +152,17 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
         spine_up=2, spine_bundle=1, **tall,
     )  # fmt: skip
     assert free_uplinks(d, 1.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
+
+
+@given(st.one_of(st.sampled_from([TWO, THREE]), dragonflies()), st.sampled_from([400.0, 800.0]))
+def test_the_exchange_takes_links_by_their_rate(design: Design, rate: float) -> None:
+    """As many times the rate of a link take as many links, however fast these are: of trees and of dragonflies."""
+    near = 0.5, 1.0, 1.0
+    fast = dataclasses.replace(design, link_gbps=rate)
+    found, of_links = fast.exchange_loads(3 * rate, *near), design.exchange_loads(3 * design.link_gbps, *near)
+    assert {block: load for block, (load, _) in found.items()} == {
+        block: approx(load) for block, (load, _) in of_links.items()
+    }
 
 
 def test_rails_beyond_those_there_are_send_nothing() -> None:
