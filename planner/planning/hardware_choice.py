@@ -92,9 +92,10 @@ def best_choice(
             raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     for alone in questions:
         goal, ready, best = alone.objective.minimize, latest_start_days(alone), _best(answers)
+        waits = ready if in_date else 0.0  # that count in the goal
         gpu = f" on {hardware_kind(alone.hardware)[0]}" if len(asked) > 1 else ""
         when = f", start in month {latest_start_months(alone):g}" if len(questions) > len(asked) else ""
-        start(solving.progress, f"search{gpu}{when}", anew=True, waits=ready if in_date else 0.0)
+        start(solving.progress, f"search{gpu}{when}", anew=True, waits=waits)
         how: dict[str, Any] = {"cache": solving.cache.of(alone), "first": solving.first, "without": without}
         if goal == "total_cost_of_ownership_usd":
             found = least_run_cost(alone, solving.left, solving.progress, without=without, floor_usd=solving.floor)
@@ -106,7 +107,7 @@ def best_choice(
             found = solve_joint_cost(cheaper, solving.left, solving.progress, floor_usd=solving.floor, **how)
         else:
             rival = math.inf if best is None else (best.solution.days or 0.0) + best.ready_days - ready
-            of_use = DaysOfUse(rival=rival, floor=max(0.0, solving.floor - in_date * ready), within=within)
+            of_use = DaysOfUse(rival=rival, floor=max(0.0, solving.floor - waits), within=within)
             how |= {"first_replicas": solving.first_replicas, "of_use": of_use}
             found = JointSolution(status="infeasible")
             if rival > 0:
