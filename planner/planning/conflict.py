@@ -45,12 +45,12 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     deadline, rules, kept = Deadline(options.time_limit), _rules(instance), list[str]()
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
-    def proven(kept: frozenset[str]) -> bool:
+    def proven(own: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = _relaxed(instance, kept), Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
+        question, left = _relaxed(instance, own), Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
         none = not deadline.passed and solve_joint(question, left).status == "infeasible"
         if not none and deadline.passed:
-            unjudged.append(kept)
+            unjudged.append(own)
         return none
 
     conflicting = remembered(proven, list(rules))

@@ -123,16 +123,6 @@ def evaluated(instance: Instance) -> Evaluation:
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: tuple(_constants(instance, part)) for part in sorted(seconds) if seconds[part]}
-    extrapolated = []  # beyond measured runs: degrees, accelerators and stacks in none
-    for degree, reason in step_errors.outside(machine, strategy).items():
-        paths = [constant.path for constant in rests_on.get(SETS.get(degree, ""), ())]
-        extrapolated.append(Extrapolation(reason=reason, constants=tuple(filter(is_tunable, paths))))
-    every = {constant.path: constant for part in rests_on.values() for constant in part}
-    for part, reason in step_errors.unmeasured(machine).items():
-        where = GPU if part == "accelerator" else CODE
-        fitted = [path for path in every if path.startswith(where) and is_tunable(path)]
-        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
-        extrapolated += [Extrapolation(reason=reason, constants=tuple(sorted(own)))] if own else []
     return Evaluation.model_validate(
         dict(metrics)
         | {
@@ -150,7 +140,7 @@ def evaluated(instance: Instance) -> Evaluation:
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": run,
-            "extrapolated": tuple(extrapolated),
+            "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
 
@@ -344,13 +334,13 @@ HBM = ("hbm_bytes_per_second", "hbm_efficiency")
 SCALE_UP = ("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds", "collective_seconds")
 NIC = ("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
 DISPATCH = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
-KERNEL = ("attention_efficiency", "softmax_width", "attention_share")
+FLASH_KERNEL = ("attention_efficiency", "softmax_width")
 UNALIGNED = "gemm_efficiency.unaligned_share"
 EXPERTS = ("expert_efficiency", "expert_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
 SET_BY: dict[str, tuple[str, ...]] = {
     "gemm": (*PEAK, *GEMM, "fused_experts", *EXPERTS),
-    "attention": (*PEAK, *KERNEL[:2], UNALIGNED, KERNEL[2], "score_efficiency", "fp8_attention"),
+    "attention": (*PEAK, *FLASH_KERNEL, UNALIGNED, "attention_share", "score_efficiency", "fp8_attention"),
     "elementwise": (*HBM, "elementwise_traffic", "kernel_seconds"),
     "quantise": (*HBM, "fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds"),
     "recompute": (*GEMM, "elementwise_traffic", "selective_gemm_share", "recompute_modules"),
@@ -377,7 +367,7 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
     """Yield the constants of the step-time model that set a part, each with the source stated nearest above it."""
     machine = machine_of(instance)
     flash, software = machine.software.flash_attention, machine.software
-    unused = {"score_efficiency"} if flash else set(KERNEL)
+    unused = {"score_efficiency"} if flash else {*FLASH_KERNEL, "attention_share"}
     unused |= set() if attends_in_fp8(machine) else {"fp8_attention"}
     unused |= set() if software.recompute_modules != CORE_ATTENTION else {"recompute_modules"}
     unused |= {*EXPERTS, "expert_cast_seconds", "fused_experts"} if machine.model.experts is None else set()
@@ -408,6 +398,22 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
 # The part of a step that each degree sets, whose constants are extrapolated with it.
 SETS = dict(zip(("TP", "CP", "EP"), DEGREES, strict=False))
 SETS |= {"PP": "pipeline_send", "DP": "data_parallel", "GPUs": "data_parallel"}
+
+
+def _extrapolations(
+    machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
+) -> Iterator[Extrapolation]:
+    """Yield an evaluated layout's extrapolations beyond measured runs: degrees, accelerators and stacks in none."""
+    for degree, reason in step_errors.outside(machine, strategy).items():
+        paths = [constant.path for constant in rests_on.get(SETS.get(degree, ""), ())]
+        yield Extrapolation(reason=reason, constants=tuple(filter(is_tunable, paths)))
+    every = {constant.path: constant for part in rests_on.values() for constant in part}
+    for part, reason in step_errors.unmeasured(machine).items():
+        where = GPU if part == "accelerator" else CODE
+        fitted = [path for path in every if path.startswith(where) and is_tunable(path)]
+        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
+        if own:
+            yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:

@@ -19,6 +19,7 @@ from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.link_prices import switch_modes
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.joint.search.goal import Stopped
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
@@ -32,7 +33,7 @@ from planner.planning.site_fabrics import site_fabric
 from planner.simulation import flow_times
 from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
-from planner.solvers.outcome import Outcome, Stop, smallest_conflict
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, ratio, to_one
 
@@ -128,55 +129,33 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     kinds = list(search.searched())
     allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and search.allowed(kind)]
     complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
+    ended: Stopped = "proved" if complete else deadline.cause  # of the search, before any tails
+    section, why, budget = None, None, instance.limits.budget_usd
     best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers), default=(None, None))
-    section, cost, bound, why, budget = None, None, None, None, instance.limits.budget_usd
-    usd = 0.0 if template is None else template.usd
     if best is None or template is None:
         why = search.nothing_fits(proven=complete)
-    elif budget is not None and usd > budget and complete:
-        reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
+    elif budget is not None and template.usd > budget and complete:
+        over = template.usd - budget
+        reason = f"the cheapest fabric that keeps the rules costs ${template.usd:,.0f}, ${over:,.0f} over the budget"
         rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
     else:
-        others = [kind for kind in kinds if kind is not best]
-        ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
-        tails = dict[str, Tails]()
-        with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
-            for kind in ranked:
-                if kind.template is not None and seeds:
-                    tails[kind.name] = search.tails(kind.template, seeds if kind is best else 1)
-        alternatives, whole_tbps = [], half_rate_tbps(instance.hardware, search.gpus)
-        for kind in ranked:
-            own, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
-            figures = FabricAlternative(
-                name=kind.name,
-                lost=search.lost(kind, best),
-                fabric=None if own is None else search.section(own),
-                bisection_tbps=None if own is None else whole_tbps * own.design.bisection_share,
-                ecmp_tail=ecmp,
-                spray_tail=sprayed,
-            )
-            alternatives.append(figures)
-        stop, bound, seconds = Stop.PROVED if complete else Stop.LIMIT, usd if complete else None, deadline.elapsed
-        found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=seconds)
+        section = search.written(kinds, best, template, seeds, proven=complete)
+    cost, usd = None, None if section is None else section.certificate.objective
+    if usd is not None:
         cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
-        section = FabricPlan(
-            sites={CLUSTER: search.section(template)},
-            certificate=found.certificate(
-                formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
-            ),
-            alternatives=tuple(alternatives),
-        )
-    value, gap, space = None if section is None else usd, None if bound is None else 0.0, SPACE if section else ""
-    status: tuple[Status, Status] = ("infeasible", "optimal") if complete else ("unknown", "feasible")
+    bound, gap = (usd, 0.0) if complete and section else (None, None)
+    status: Status = "optimal" if complete else "feasible"
+    if section is None:
+        status = "infeasible" if complete else "unknown"
     return Plan(
         **solved_with(instance, options),
-        status=status[section is not None],
-        objective=ObjectiveValue(name="fabric_usd", value=value, bound=bound, gap=gap, space=space),
+        status=status,
+        objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
         fabric=section,
         cost=cost,
         conflict=why,
-        stopped="proved" if complete else deadline.cause,
+        stopped=ended,
     )
 
 
@@ -272,6 +251,45 @@ class FabricSearch:
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
         worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
         return site_fabric(self.network, template, worst, nic_seconds=0.0, wired_gpus_per_rack=self.gpus)
+
+    def written(
+        self, kinds: list[FabricKind], best: FabricKind, template: Template, seeds: int, *, proven: bool
+    ) -> FabricPlan:
+        """Write the plan's section of the best kind of fabric, its proof, and the figures of the other kinds."""
+        others = [kind for kind in kinds if kind is not best]
+        ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
+        tails = dict[str, Tails]()
+        with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
+            for kind in ranked:
+                if kind.template is not None and seeds:
+                    tails[kind.name] = self.tails(kind.template, seeds if kind is best else 1)
+        found = Outcome(
+            stop=Stop.PROVED if proven else Stop.LIMIT,
+            solution=template.usd,
+            objective=template.usd,
+            bound=template.usd if proven else None,
+            solver="enumeration",
+            seconds=self.deadline.elapsed,
+        )
+        alternatives, whole_tbps = [], half_rate_tbps(self.instance.hardware, self.gpus)
+        for kind in ranked:
+            own, (ecmp, sprayed) = kind.template, tails.get(kind.name, NO_TAILS)
+            figures = FabricAlternative(
+                name=kind.name,
+                lost=self.lost(kind, best),
+                fabric=None if own is None else self.section(own),
+                bisection_tbps=None if own is None else whole_tbps * own.design.bisection_share,
+                ecmp_tail=ecmp,
+                spray_tail=sprayed,
+            )
+            alternatives.append(figures)
+        return FabricPlan(
+            sites={CLUSTER: self.section(template)},
+            certificate=found.certificate(
+                formulation=f"the cheapest of {SPACE}", minimizes=MINIMIZES, seed=0, checked=ON_TRUST
+            ),
+            alternatives=tuple(alternatives),
+        )
 
     def lost(self, kind: FabricKind, best: FabricKind) -> str:
         """Write why a kind of fabric was not chosen; empty for the chosen one."""
@@ -372,8 +390,9 @@ class FabricSearch:
                 for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
                     for transport, size in FLOW_BYTES.items():
                         flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                        ideal = flow_times.ideal_seconds(tree, flows)
-                        more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal)
+                        more = hashed
+                        if transport != "ecmp":
+                            more = max(1.0, whole * line / flow_times.ideal_seconds(tree, flows))
                         found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
         except OutOfTimeError:
             return NO_TAILS
@@ -387,22 +406,21 @@ class FabricSearch:
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
         rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
 
-        def unmet(kept: frozenset[str]) -> bool:
-            """Return whether no fabric meets these rules at the price, the others relaxed."""
-            self.deadline.check()
-            values = {name.removeprefix("network."): none for name, none in free.items() if name not in kept}
-            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" in kept}
+        dropped: list[str] = []
+        for rule in rules:  # each by itself, so that every search is of use
+            without = [*dropped, rule]
+            values = {name.removeprefix("network."): none for name, none in free.items() if name in without}
+            pins = {path: value for path, value in self.instance.pins.items() if f"pins.{path}" not in without}
             network = self.network.replaced(**values)
             looser = FabricSearch(self.instance.replaced(network=network, pins=pins), network, self.deadline)
             kinds = (kind for kind in looser.kinds() if kind.family in network.families)
             fits = (looser.cheapest(kind, most_usd * (1 + 1e-9)) for kind in kinds)
-            return not any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits)
-
-        try:
-            kept = smallest_conflict(unmet, rules)
-            return () if len(kept) == 1 and unmet(frozenset()) else tuple(kept)
-        except OutOfTimeError:
-            return tuple(rules)
+            fit = any(kind.template and kind.template.usd <= most_usd and looser.allowed(kind) for kind in fits)
+            if self.deadline.passed:  # which says nothing of a rule without which no fabric was found
+                return tuple(rules)
+            if not fit:
+                dropped.append(rule)
+        return tuple(rule for rule in rules if rule not in dropped)
 
     def nothing_fits(self, *, proven: bool) -> Conflict:
         """Return the conflict of a cluster without a fabric; no rules where the time ended first."""

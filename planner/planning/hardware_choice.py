@@ -92,9 +92,10 @@ def best_choice(
             raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     for alone in questions:
         goal, ready, best = alone.objective.minimize, latest_start_days(alone), _best(answers)
+        waits = ready if in_date else 0.0  # that count in the goal
         gpu = f" on {hardware_kind(alone.hardware)[0]}" if len(asked) > 1 else ""
         when = f", start in month {latest_start_months(alone):g}" if len(questions) > len(asked) else ""
-        start(solving.progress, f"search{gpu}{when}", anew=True, waits=ready if in_date else 0.0)
+        start(solving.progress, f"search{gpu}{when}", anew=True, waits=waits)
         own, found = replace(solving, cache=solving.cache.of(alone)), JointSolution(status="infeasible")
         if goal == "total_cost_of_ownership_usd":
             found = least_run_cost(alone, solving, without=without)
@@ -106,7 +107,7 @@ def best_choice(
             found = solve_joint_cost(cheaper, own, without=without)
         else:
             rival = math.inf if best is None else (best.solution.days or 0.0) + best.ready_days - ready
-            own = replace(own, floor=max(0.0, solving.floor - in_date * ready))
+            own = replace(own, floor=max(0.0, solving.floor - waits))
             if rival > 0:
                 found = solve_joint(alone, own, without=without, rival=rival, within=within)
         answers.append(HardwareAnswer(alone, found))

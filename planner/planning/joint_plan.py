@@ -91,23 +91,11 @@ def plan_of(
         minimizes=certificate.UNITS[goal],
         checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
     )
-    of_layout = joint.replaced(space={**solution.counts})
-    if joint.status == "optimal":  # no split of layers is faster too
-        least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
-        if least < 1 - ROUNDING:
-            raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
-        listed = f"{joint.solver}; {certificate.LISTED}"
-        of_layout = of_layout.replaced(solver=listed, variables=patterns, constraints=column.p)
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.shapes.chosen_sites import over_the_run
 
         made = over_the_run(section.certificate, value, cost.alike_usd(instance, run.years))
         section = section.replaced(certificate=made)
-    freed, faster = None, freed_of_rules(choice)
-    if faster is not None:
-        own = layout_values(strategy_of(faster[1]))
-        split = {key: own[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
-        freed = certificate.FreedLayout(framework=instance.workload.rules.framework, faster=faster[0], **split)
     reliability, calendar = None, column.strategy.problem.calendar
     if choice.upkeep is not None and calendar is not None:  # failures count
         job = calendar.job(
@@ -117,7 +105,7 @@ def plan_of(
     return Plan(
         **solved_with(instance, options),
         status=joint.status,
-        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=freed),
+        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=_freed(instance, choice)),
         sites=section,
         wan=design,
         layout=write_layout(
@@ -127,7 +115,7 @@ def plan_of(
             gpus_per_rack=gpus,
             assumptions=_assumptions(choice),
             metrics=metrics,
-            certificate=of_layout,
+            certificate=_layout_certificate(joint.replaced(space={**solution.counts}), choice),
         ),
         fabric=None if fabrics is None else plan_sections.FabricPlan(sites=fabrics, certificate=joint),
         placement=None if fabrics is None else plan_sections.PlacementPlan(**placement, certificate=joint),
@@ -140,7 +128,30 @@ def plan_of(
     )
 
 
+def _layout_certificate(joint: Certificate, choice: JointPlan) -> Certificate:
+    """Return the certificate of a joint plan's layout: if proven, that no split of layers is faster too."""
+    if joint.status != "optimal":
+        return joint
+    column = choice.column
+    least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
+    if least < 1 - ROUNDING:
+        raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
+    solver = f"{joint.solver}; {certificate.LISTED}"
+    return joint.replaced(solver=solver, variables=patterns, constraints=column.p)
+
+
+def _freed(instance: Instance, choice: JointPlan) -> certificate.FreedLayout | None:
+    """Return the layout that a joint plan's framework rules out and that is faster; None where none is."""
+    found = freed_of_rules(choice)
+    if found is None:
+        return None
+    layout = layout_values(strategy_of(found[1]))
+    split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
+    return certificate.FreedLayout(framework=instance.workload.rules.framework, faster=found[0], **split)
+
+
 def _assumptions(choice: JointPlan) -> Assumptions:
+    """Return what a joint plan's step assumes of the network: its slowest site, and the fibre between sites."""
     conditions, fibre = choice.conditions, choice.conditions.fibre
     return Assumptions(
         pipeline_send_slowdown=float(conditions.send),

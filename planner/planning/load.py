@@ -199,16 +199,6 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    oversubscription = dict[str, Any]()
-    if (text := wish.oversubscription) is not None:  # 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`
-        parted = [] if text == "any" else [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
-        both = [(float(match["down"]), float(match["up"] or 1)) for match in parted if match is not None]
-        if len(both) < len(parted) or any(min(pair) <= 0 for pair in both):
-            raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
-        if len(both) > TIERS_OF_RATIOS:
-            raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
-        values = [down / up for down, up in both]
-        oversubscription["max_oversubscription"] = values if len(values) > 1 else values[0] if values else None
     network: dict[str, Any] = {
         "switches": switches,
         "optics": optics,
@@ -216,7 +206,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "max_lanes": wish.max_lanes or 1,
         "max_rails_per_leaf": wish.rails_per_leaf,
         "max_tiers": wish.max_tiers or MAX_TIERS,
-        **oversubscription,
+        **_oversubscription(wish.oversubscription),
         **_floor(wish, switches[0]["port_gbps"]),
         "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
     }
@@ -352,6 +342,22 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
+
+
+def _oversubscription(text: str | None) -> dict[str, Any]:
+    """Read a fabric question's oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`."""
+    if text is None:
+        return {}
+    if text == "any":
+        return {"max_oversubscription": None}
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
+    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
+    if len(both) < len(parts) or min(map(min, both)) <= 0:
+        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+    if len(both) > TIERS_OF_RATIOS:
+        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
+    values = [down / up for down, up in both]
+    return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
 def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:

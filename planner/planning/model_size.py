@@ -25,6 +25,7 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.solvers.outcome import UnansweredError
@@ -146,6 +147,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
     def ideal_at(flop: float) -> Ideal:
+        """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
         size = transformer.best_parameters(law_of(choose), flop)
         of_size = transformer.tokens_for(size, flop)
         return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
@@ -155,19 +157,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
     assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
     most = max(min(bracket.high, full) if bracket.grows else full, flop)
-    loss, metrics, gpus = transformer.loss(law, candidate.parameters, tokens), layout.metrics, layout.gpus_used
-    # Shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops.
-    working = gpus / every * metrics.useful_share
-    # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * gpus)
-    shares = {
-        "used": useful / metrics.step_seconds * working,
-        "idle GPUs": (1 - gpus / every) * metrics.useful_share,
-        "stopped": 1 - metrics.useful_share,
-    }
-    shares |= {part: own / metrics.step_seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
-    # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
-    shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
+    loss = transformer.loss(law, candidate.parameters, tokens)
     choice = ModelChoice(
         flop=flop,
         flop_bound=most,
@@ -178,7 +168,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
         loss_bound=min(ideal_at(most).loss, loss),
         ideal=ideal_at(full),
         assumed=None if rate is None else ideal_at(assumed),
-        compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
+        compute_shares=_compute_shares(layout, candidate.parameters, peak),
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
@@ -188,6 +178,24 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     )
     status = "feasible" if bound is None or not bracket.grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
+
+
+def _compute_shares(layout: LayoutPlan, parameters: float, peak: float) -> dict[str, float]:
+    """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
+    metrics, seconds, gpus = layout.metrics, layout.metrics.step_seconds, layout.gpus_used
+    at_work = gpus / (gpus + layout.gpus_idle)
+    working = at_work * metrics.useful_share
+    # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
+    useful = float(transformer.training_flop(parameters, metrics.tokens_per_step)) / (peak * gpus)
+    shares = {
+        "used": useful / seconds * working,
+        "idle GPUs": (1 - at_work) * metrics.useful_share,
+        "stopped": 1 - metrics.useful_share,
+    }
+    shares |= {part: own / seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
+    # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
+    shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
+    return {part: share for part, share in shares.items() if abs(share) > 1e-12}
 
 
 class LimitLayout(LayoutChoices):

@@ -120,8 +120,8 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
         within = kept_within(instance, seek_others=seek_others)
-        whole, (best, *others) = instance, best_choice(instance, solving, within)
-        instance, solution = best.instance, best.solution
+        best, *others = best_choice(instance, solving, within)
+        whole, instance, solution = instance, best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             own = replace(solving, cache=solving.cache.of(instance))
