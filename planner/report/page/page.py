@@ -110,6 +110,7 @@ def where(plan: Plan) -> Shown:
         elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
             why = f"{counted(rules.max_sites, 'site')} at most"
         candidates.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
+    # Places that have the same cells share a row, those of most MW first.
     alike: dict[tuple[str, ...], list[str]] = {}
     for _, name, cells in sorted(candidates, key=lambda row: -row[0]):
         alike.setdefault(cells, []).append(name)
