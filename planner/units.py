@@ -143,9 +143,7 @@ PLACING_CALLS = ("place", "place_queue", "preempt", "defragment", "resize", "rep
 # By the name of the argument; "call.argument" where a call has a range of its own.
 RANGES: Mapping[str, NumberRange] = {
     "time_limit": NumberRange(0, above=True, remedy="leave it out for no limit"),
-    **dict.fromkeys(
-        (f"{call}.time_limit" for call in PLACING_CALLS), NumberRange(0)
-    ),  # they answer without a proof too
+    **{f"{call}.time_limit": NumberRange(0) for call in PLACING_CALLS},  # they answer without a proof too
     **dict.fromkeys(("shard", "group", "nodes", "gpus_per_node", "leaves", "sites", "racks"), _counted()),
     **dict.fromkeys(("failed_links", "max_split", "show"), _counted(0)),
     **dict.fromkeys(("threads", "workers", "gpus_per_host", "planes", "rails_per_leaf"), _counted(1, 1_024)),

@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -216,6 +215,7 @@ def limits(
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
     require_writable(output, plot)
     console.require_picture(plot)
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     from planner.api.plans import limits as points_of

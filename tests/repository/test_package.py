@@ -14,6 +14,7 @@ from planner.cli.schemas import SCHEMAS, schema_text
 
 ROOT = Path(__file__).parents[2]
 HEAVY = "ortools", "highspy", "pyomo", "pyomo.environ", "scipy", "pandas", "networkx", "matplotlib", "numpy", "pydantic"
+HEAVY += ("multiprocessing",)  # of Python itself, a tenth of the start of a command
 LIGHT = {"numpy", "pydantic"}
 
 

@@ -147,6 +147,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
             stated = f"{level.switches:,} {level.name} switches are stated"
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
     tiers, links = _tiers_and_links(built)
+    # The heading: what the site has, and which part of it is drawn.
     of = Counter[str]()
     for tier, model in zip(fabric.tiers, fabric.models, strict=True):
         of[model] += tier.switches
@@ -160,6 +161,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
     heading = _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
     drawn, y = _written(heading, 0)
     y += GAP
+    # Tiers from the top down, each with the links to the one below, and their words beside them.
     for drawn_tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
         drawn_tier.top = y + GAP
         words, foot = _written(drawn_tier.words, y)
@@ -185,6 +187,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
         corners = ((a - wide / 2, b - high / 2) for a, b in map(drawn_tier.middle, drawn_tier.cells))
         shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
         boxes.append(el("path", tip=PLURAL[drawn_tier.name], d=shape, cls=SHADES.get(drawn_tier.name, "c4")))
+    # Behind them the frames of zones and pods, three at most, one behind the other.
     frames, named = list[str](), {drawn_tier.name: drawn_tier for drawn_tier in tiers}
     for count, first, out in ((design.zones, "core", 4.0), (design.pods, "spine", 1.0)) if not design.single else ():
         leaf, top = named["leaf"], named.get(first, named["leaf"]).top - GAP / 2 - out / 4
@@ -226,6 +229,7 @@ def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLin
     if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
         here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
         tiers.append(DrawnTier(WAN_GATEWAY, here, design.wan_gateways, ends))
+    # The links between them, from the racks up.
     gbps, cables = built.switch.port_gbps, Counter[tuple[str, str]]()
     for stage in stages(design):
         cables[stage.low, stage.high] += stage.count

@@ -110,6 +110,7 @@ def where(plan: Plan) -> Shown:
         elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
             why = f"{counted(rules.max_sites, 'site')} at most"
         candidates.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
+    # Places that have the same cells share a row, those of most MW first.
     alike: dict[tuple[str, ...], list[str]] = {}
     for _, name, cells in sorted(candidates, key=lambda row: -row[0]):
         alike.setdefault(cells, []).append(name)
@@ -395,9 +396,20 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
-    # A column a plan: figures of the first screen, purchases, limits and risks.
-    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for _, plan in plans]
+    return charts.template("report", "report/page/page.html.jinja").render(
+        title=", ".join(names),
+        made=f"{made.day} {made:%B %Y}",
+        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
+        comparison=_side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
+    )
+
+
+def _side_by_side(
+    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
+) -> charts.PageTable:
+    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
+    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     first = [[statement for statement in own if statement.first] for own in reported]
@@ -406,13 +418,7 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    side_by_side = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
-    return charts.template("report", "report/page/page.html.jinja").render(
-        title=", ".join(names),
-        made=f"{made.day} {made:%B %Y}",
-        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=side_by_side if len(plans) > 1 else None,
-    )
+    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:

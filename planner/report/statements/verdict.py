@@ -321,6 +321,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     for note in not_modelled_notes(plan.instance):
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
+        # GPUs idle beyond the spares, where they are worth a word.
         layout, idle, bought = plan.layout, plan.layout.gpus_idle, plan.layout.gpus_used + plan.layout.gpus_idle
         racks, reliability = racks_of(plan) or 0, plan.reliability
         each, spare = bought // max(racks, 1), 0

@@ -25,6 +25,7 @@ from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import name_of_part
 from planner.planning.load import question_of_options
+from planner.report.page import page
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
 from planner.report.statements.verdict import USED
@@ -169,6 +170,15 @@ def test_plans_side_by_side() -> None:
     assert head.index("trains in 99.0 days") < head.index("<caption>Plans side by side</caption>")
     assert head.index("No plan: the grid is too small") < head.index("<caption>")
     assert "99.0 days; likely" in head and '<th scope="row" role="rowheader" data-label="">limits</th>' in head
+
+
+def test_one_plan_alone_is_compared_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of plans side by side is not made where there is one: its headlines are worked out once."""
+    made = list[Plan]()
+    own = page.headlines
+    monkeypatch.setattr(page, "headlines", lambda plan: made.append(plan) or own(plan))
+    report_page([("a", small())], MADE)
+    assert len(made) == 1
 
 
 def test_names_are_text() -> None:
