@@ -409,7 +409,9 @@ def _mended(
     values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
     named = problems.group_levels("groups" if level is None else found[level].what, 1)
     rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
-    figures = placing.figures_of(job, len(found) - 1 if found and level is None else level, rows, changes.LEVELS)
+    # A mesh that is completed group by group is so at its last level, with members of one segment inside.
+    at = len(found) - 1 if found and level is None else level
+    figures = placing.figures_of(job, at, rows, changes.LEVELS)
     searched = figures[-changes.LEVELS :]
     if nodes and level is not None:
         own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]

@@ -143,6 +143,7 @@ def simulate(
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
+    # Of several patterns at once each is simulated once more alone, its flows a run of all in the order of patterns.
     together, first = list[PatternTail](), 0
     for pattern in request.patterns if several else ():
         own = slice(first, first + len(pattern.flows(seeds[0])))

@@ -1,9 +1,13 @@
 """The models of a level: which are written down, by which runs they are proven, and boundaries by hand."""
 
 from collections import Counter
+from typing import Any
 
+import pytest
 from each_case import each
+from ortools.sat.python import cp_model
 
+from planner.models import Options
 from planner.models.placement import placement_levels
 from planner.models.placement.place_job import greedy
 from planner.models.placement.placement_problem import (
@@ -15,6 +19,7 @@ from planner.models.placement.placement_problem import (
     boundaries,
     measure,
 )
+from planner.solvers.outcome import Outcome, Stop, Values
 
 
 def started(q: PlacementProblem) -> Solution[Packing]:
@@ -41,6 +46,38 @@ def test_flows_by_pod_are_proven_by_highs_where_their_relaxation_is_tight(line: 
     q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
     model = placement_levels.level_model(q, started(q), level)
     assert model is not None and model.usual == usual
+
+
+@each(
+    ("usual", "solver", "runs", "bound"),
+    [
+        ("highs", None, [True, False], 2),
+        ("highs", "cpsat", [True], 3),
+        ("cpsat", None, [True], 3),
+        ("cpsat", "highs", [True, False], 2),
+    ],
+)
+def test_what_highs_proves_is_believed_of_two_runs_alone(
+    usual: Any, solver: Any, runs: list[bool], bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run with presolve proves 3, that without 2: of HiGHS 2 is believed, and of exact CP-SAT the first alone."""
+    made = list[bool]()
+
+    def runner(_: str | None, *, usual: str) -> Any:
+        def run(model: cp_model.CpModel, *, presolve: bool = True, **_: Any) -> Outcome[Values]:
+            assert model.proto.constraints
+            made.append(presolve)
+            return Outcome(stop=Stop.LIMIT, bound=3.0 if presolve else 2.0, solver=usual)
+
+        return run
+
+    monkeypatch.setattr(placement_levels, "linear_runner", runner)
+    model = cp_model.CpModel()
+    goal = model.new_int_var(0, 9, "goal")
+    level = placement_levels.LevelModel(model=model, goals=[goal], read=lambda _: (None, (5,)), usual=usual)
+    solution = Solution[None](None, (5,), (0,), 1)
+    placement_levels.improve(solution, Options(solver=solver), lambda _: level)
+    assert made == runs and solution.bounds == (bound,) and solution.values == (5,)
 
 
 @each(
