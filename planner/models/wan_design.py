@@ -241,27 +241,7 @@ def with_plan(
     of = outcome.solution.of if outcome.solution else float
     every = {key: of(variable) for key, variable in model.share.items()}
     shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
-    peak, edges = dict[str, float](), list[WanEdge]()
-    for (name, _), terms in loads(data).items():
-        load = math.fsum(rate * shares.get((demand, i), 0.0) for demand, i, rate in terms)
-        peak[name] = max(peak.get(name, 0.0), load)
-    for name, gbps in sorted(peak.items()):
-        edge = data.fibre.edges[name]
-        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(edge))
-        if waves:
-            edges.append(
-                WanEdge(
-                    id=name,
-                    a=edge.a,
-                    b=edge.b,
-                    route_km=edge.route_km,
-                    peak_gbps=gbps,
-                    wavelengths=waves,
-                    fibre_pairs=wan.fibre_pairs(data.wan, waves),
-                    capacity_gbps=waves * data.wan.wavelength_gbps,
-                    usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
-                )
-            )
+    edges = tuple(_edges(data, shares))
     full = [edge.id for edge in edges if edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])]
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     value = capital if data.priced else sum(edge.route_km * edge.wavelengths for edge in edges)
@@ -303,11 +283,33 @@ def with_plan(
         forms=tuple(forms),
         protection="one_cut" if data.wan.protection == "one_cut" else "none",
         demands=tuple(_demand(data, demand, shares, full) for demand in data.demands),
-        edges=tuple(edges),
+        edges=edges,
         capex_usd=capital,
         certificate=certificate,
     )
     return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")
+
+
+def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
+    peak: dict[str, float] = {}
+    for (name, _), terms in loads(data).items():
+        load = math.fsum(rate * shares.get((demand, i), 0.0) for demand, i, rate in terms)
+        peak[name] = max(peak.get(name, 0.0), load)
+    for name, gbps in sorted(peak.items()):
+        edge = data.fibre.edges[name]
+        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(edge))
+        if waves:
+            yield WanEdge(
+                id=name,
+                a=edge.a,
+                b=edge.b,
+                route_km=edge.route_km,
+                peak_gbps=gbps,
+                wavelengths=waves,
+                fibre_pairs=wan.fibre_pairs(data.wan, waves),
+                capacity_gbps=waves * data.wan.wavelength_gbps,
+                usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
+            )
 
 
 def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDemand:

@@ -109,8 +109,10 @@ class DcNetwork:
 
     def built(self, point: Floats) -> tuple[int, ...]:
         """Count the circuits built in each corridor of the DC network at a point whose integers are whole."""
-        installed = [*zip(point[self.at["installed"]], self.circuits_to_build, strict=True)]
-        return tuple(round(sum(x for x, (name, _) in installed if name == line.id)) for line in self.buildable)
+        total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
+        for value, (name, _) in zip(point[self.at["installed"]], self.circuits_to_build, strict=True):
+            total[name] += value
+        return tuple(round(count) for count in total.values())
 
     def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
         """Return the DC network with such counts of circuits built in each corridor, made once."""

@@ -121,6 +121,11 @@ def _budget_sentence(data: SplitData) -> str:
     return f"limits.budget_usd is {budget}, a module costs at least {money(module)}{years}{opened}"
 
 
+def _paid_modules(data: SplitData) -> float | None:
+    usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
+    return None if usd is None or module <= 0 else usd / 1e6 / module
+
+
 def site_count(model: Any, data: SplitData) -> None:
     """Limit the number of open sites of the campus."""
     if data.grid.rules.max_sites is not None:
@@ -422,18 +427,7 @@ SITE_RULES = (
         max_modules=lambda data: None if data.pins.racks is None else data.pins.racks // data.module_racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(
-        budget,
-        _budget_sentence,
-        "split",
-        unit="USD",
-        scale=1e6,
-        max_modules=lambda data: (
-            None
-            if (usd := data.instance.limits.budget_usd) is None or (module := module_capital_musd(data)) <= 0
-            else usd / 1e6 / module
-        ),
-    ),
+    Rule(budget, _budget_sentence, "split", unit="USD", scale=1e6, max_modules=_paid_modules),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",

@@ -128,23 +128,16 @@ def sites_plan(
                 usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
             )
         )
-    scenarios = {}
-    for name, (block, year) in scenario_blocks(m, data).items():
-        running = [site for site, size in block.modules.items() if size.value > 1e-9]
-        load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
-        for site, count in racks.items():
-            drawn = load.get(site, 0.0)
-            curtailed = max(cost.facility_mw(h, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
-            usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
-            usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
-        scenarios[name] = ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
     return SitesPlan(
         sites=tuple(sites),
         links=tuple(links),
         new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in circuits.items()),
         upgrades=tuple(Upgrade(node=node, steps=n) for node, n in steps.items()),
         excess=tuple(sorted(excess, key=lambda x: x.rule)),
-        scenarios=scenarios,
+        scenarios={
+            name: _scenario(block, data, year, racks, fabric_mw)
+            for name, (block, year) in scenario_blocks(m, data).items()
+        },
         certificate=certificate,
         **_dispatch(m, data),
     )
@@ -163,6 +156,20 @@ def _dispatch(block: Any, data: SplitData) -> dict[str, Any]:
         flow = dict(zip(topology.lines, topology.network.flows(network.injection(point)).tolist(), strict=True))
     generated = _nonzero({node: var.value for node, var in block.generated.items()})
     return {"generation_mw": generated, "flows": tuple(Flow(line=k, mw=x) for k, x in _nonzero(flow).items())}
+
+
+def _scenario(
+    block: Any, data: SplitData, year: SplitData, racks: Mapping[str, int], fabric_mw: Mapping[str, float]
+) -> ScenarioRun:
+    """Return the load in MW that runs at the chosen sites in a scenario, with energy and curtailment in USD a year."""
+    running = [site for site, size in block.modules.items() if size.value > 1e-9]
+    load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
+    for site, count in racks.items():
+        drawn = load.get(site, 0.0)
+        curtailed = max(cost.facility_mw(data.hardware, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
+        usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
+        usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
+    return ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:

@@ -68,7 +68,7 @@ class Prices:
         found: Floats = np.max([np.zeros(len(waves)), *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0)
         if self.exact and self.several:
             routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
-            if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
+            if math.isinf(routes) or any(math.isinf(a.usd) for a in known):  # no sites hold the parts, at any price
                 found, known = np.full(len(waves), np.inf), []
             # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
             joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
