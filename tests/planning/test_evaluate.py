@@ -17,7 +17,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
-from planner.models.joint.search.fewest_days import Kind, kind_of
+from planner.models.joint.search.fewest_days import FastestOfEachKind, Kind, kind_of
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
@@ -285,6 +285,20 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
             kind = x.tensor_parallel, x.context_parallel, x.expert_parallel, x.pipeline_parallel
             assert x.metrics.days_to_train == pytest.approx(days_of(problem.instance, wanted[kind]), rel=1e-9)
         assert kind_of(best.column) in wanted
+
+
+def test_an_interrupt_keeps_the_layouts_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while a kind of layout without a plan is looked at loses none of the plans of the others."""
+    i, looked = toy(CASES[0][0], **CASES[0][1]), list[bool]()
+
+    def stop(goal: FastestOfEachKind, *_: Any) -> None:
+        looked.append(goal.incumbent is None)
+        if looked[-1]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(FastestOfEachKind, "price", stop)
+    found = near_layouts(i, Options(), lambda _: None, within=0.5)
+    assert looked[-1] and len(found.plans) == 1 and not found.proven
 
 
 def test_the_command_lists_and_writes(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from joint_brute_fabrics import fabrics
 from joint_brute_force import Plan, Toy, toy
@@ -22,8 +24,11 @@ from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_tables import table_of
 from planner.models.joint.tied_plans import (
     ends_within,
+    least_simplicity,
     local_share,
     simplest_within,
     simplicity,
@@ -168,6 +173,30 @@ def test_a_faster_plan_that_is_dearer_is_not_the_cheapest() -> None:
     assert goal.incumbent is best
     goal.keep(faster)
     assert goal.incumbent is faster
+
+
+@pytest.mark.parametrize("seed", [17, 33])
+def test_only_pipelines_that_cannot_have_the_least_rank_are_left_out(seed: int) -> None:
+    """Ranges of blocks ask for the ranks of many pipelines at once: each is that of a column of one replica."""
+    _, world, _ = searched(toy(seed), 0.2)
+    tables = [of for s in world.strategies() if len(of := table_of(world, s))]
+    columns = [
+        Column(strategy=of.strategy, zero=0, p=int(p), v=int(v), d=1, m=1)
+        for of in tables
+        for p, v in zip(of.rows.p, of.rows.v, strict=True)
+    ]
+    ranks, seen = sorted({least_simplicity(c)[1:] for c in columns}), set[bool]()
+    for rank in (*ranks, (*ranks[-1][:-1], 1)):  # of the last the recomputed layers alone may be fewer
+        for first, best in ((1, rank), (0, (1, *rank)), (0, (2, *rank))):
+            least_rank = partial(lambda c, first: least_simplicity(c)[first:], first=first)
+            limits: dict[str, Any] = {"limit": math.inf, "most_shapes": 1, "most_nodes": 1}
+            goal = LeastRank(world=world, rank=lambda _: (), least_rank=least_rank, best=best, **limits)
+            ranges = [x for of in tables for x in goal.first_ranges(of)]
+            paid = np.concatenate([LeastCapital.most_blocks(goal, x) for x in ranges])
+            wanted = np.where([goal.refuses(c, 0.0) for c in columns], 0, paid)
+            assert np.concatenate([goal.most_blocks(x) for x in ranges]).tolist() == wanted.tolist()
+            seen.update(x > 0 for x in wanted.tolist())
+    assert seen == {True, False}
 
 
 def test_indifference_takes_the_simpler_plan() -> None:

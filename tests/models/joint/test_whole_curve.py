@@ -153,6 +153,19 @@ def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -
         assert float(usd[0]) <= x.usd * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("seed", "sites"), [(7, 2), *slow((18, 3)), *more((3, 3), (14, 2), (36, 3))])
+def test_covers_full_enumeration_of_modules_of_two_racks(seed: int, sites: int) -> None:
+    """Each site buys whole modules, also where its share of the blocks fills none, and no floor counts more."""
+    i = toy(seed, sites=sites, forced=True).replaced(hardware__racks_per_module=2, limits__deadline_days=None)
+    floor, odd = CapitalFloor.of(Solving().world(i)), 0
+    for x in cost_toy(i).front:
+        racks = [n for n in x.blocks if n]  # a block has one rack at least
+        assert floor.usd(sum(racks), 0, len(racks)) <= floor.usd_over(racks) <= x.usd * (1 + 1e-9)
+        odd += any(n % 2 for n in racks)
+    assert odd
+    require_covered(i, every_plan(i), 1e-6)
+
+
 RUN_CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks
     "cluster": (0, {}, 0.03),
     "forced 7": (7, {"forced": True}, 1.0),

@@ -123,6 +123,7 @@ class Loop(OpenNodes):
         """Open all strategies as search nodes and seek first plans; of many strategies a sample comes first."""
         goal, world = self.goal, self.goal.world
         some, opened = world.cache.strategies(world.problem, world.deadline, SAMPLED), set[int]()
+        # First the sample, if there is one, then all others; first plans are sought once, behind what is opened first.
         for every in (False, True) if some else (True,):
             for s in world.strategies() if every else some:
                 if id(s) in opened:
@@ -134,7 +135,7 @@ class Loop(OpenNodes):
                 self.push(known[0] if known else strategy_bound(world, s), goal.strategy_usd(s), s)
             if every:
                 self.current = math.inf
-            if not (every and some):
+            if not every or not some:
                 goal.begin()  # a limit that left the search time for one plan strikes once it has one
                 if goal.has_plan_in_time:
                     first_plan_found()

@@ -277,6 +277,11 @@ class FastestOfEachKind(FewestDays):
     priced: int = 0
 
     @property
+    def has_plan(self) -> bool:
+        """Whether any kind of layout has a plan yet; the incumbent is that of the kind looked at last, often none."""
+        return bool(self.kinds)
+
+    @property
     def most_seconds(self) -> float:
         """Seconds a sequence of the rival, from which no kind's fastest plan matters."""
         return self.rival * (1 + EPS)
