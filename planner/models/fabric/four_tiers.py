@@ -231,8 +231,7 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
         fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
         found.append(np.stack([i, np.full_like(i, one), cores, taken])[:, fits])
     i, bundle, cores, taken = np.concatenate(found, axis=1)
-    # Cores have the fewest uplinks, or `every` number of them.
-    # The fewest by links out of the zone, ports down, losses and the WAN gateway.
+    # The fewest uplinks of a core by links out of the zone, ports down, losses and the WAN gateway.
     zones = s.pods(x.domain, x.zone_rails, x.zone_width)[i]
     links = np.maximum(links[i], np.where(zones > 1, s.network.asked_spines, 1))
     if s.wan_ports:
@@ -241,6 +240,7 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
     fewest = np.maximum(np.maximum(1, ratio), -(-links // cores))
     if (wanted := s.pins.get("core_up_ports")) is not None:
         fewest = np.where(fewest <= wanted, wanted, s.core_ports)
+    # Cores have these, or `every` number from these on.
     most = s.core_ports - taken if every and "core_up_ports" not in s.pins else np.minimum(fewest, s.core_ports - taken)
     k, more = members(np.maximum(0, most - fewest + 1))
     i, cores, up, zones = i[k], cores[k], fewest[k] + more, zones[k]

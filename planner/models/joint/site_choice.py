@@ -329,14 +329,17 @@ class Sites:
         )
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        key, designs, plans = (parts, circuit), dict[Joined, float | None](), dict[Joined, WanPlan | None]()
+        key = parts, circuit
+        designs: dict[Joined, float | None] = {}
+        plans: dict[Joined, WanPlan | None] = {}
         # Sites are chosen, their fibre designed, and chosen again at its price, until the cheapest have a known design.
         while self.designed and key not in self.placed:
             q = self.question(parts, circuit, designs)
             found = self.answer(q)
-            if found is None or len(found.joined.open) < 2 or found.joined in plans:
-                wan = plans.get(found.joined) if found is not None else None
-                self.placed[key] = None if found is None else replace(found, wan=wan, designs=designs)
+            if found is None:
+                self.placed[key] = None
+            elif len(found.joined.open) < 2 or found.joined in plans:
+                self.placed[key] = replace(found, wan=plans.get(found.joined), designs=designs)
             else:
                 plans[found.joined] = plan = self.fibre.design(found.joined, circuit)
                 floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)

@@ -237,10 +237,10 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
         rows = of.rows
         most = rows.d if world.sites is None else world.sites.max_site_racks // rows.racks * rows.block_replicas
         rows = replace(rows, d=np.clip(rows.d, 1, np.maximum(most, 1)))
-        of.in_memory = np.zeros(len(rows), dtype=bool)
+        found = np.zeros(len(rows), dtype=bool)
         for zero in {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}:
-            of.in_memory |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
-        of.in_memory &= most > 0
+            found |= np.isfinite(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
+        of.in_memory = found & (most > 0)  # kept once it is whole: an interrupt may come before
     return of.in_memory
 
 

@@ -743,3 +743,23 @@ def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
             found.append(int(pipelines_in_memory(world, s).sum()))
     assert len(few) == len(many) and sum(few) < sum(many)
     assert all(a <= b for a, b in zip(few, many, strict=True))
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_what_memory_holds_is_kept_once_it_is_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C may come while it is worked out: a later question of the same cache must not miss pipelines."""
+    fresh, world = (world_of(toy(seed), Options(), Deadline()) for _ in range(2))
+    bound, held = time_bounds.min_stage_seconds_in_memory, 0
+
+    def interrupted(*_: Any) -> Floats:
+        raise KeyboardInterrupt
+
+    for one, s in zip(fresh.strategies(), world.strategies(), strict=True):
+        monkeypatch.setattr(time_bounds, "min_stage_seconds_in_memory", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipelines_in_memory(world, s)
+        monkeypatch.setattr(time_bounds, "min_stage_seconds_in_memory", bound)
+        found = pipelines_in_memory(world, s)
+        assert found.tolist() == pipelines_in_memory(fresh, one).tolist()
+        held += int(found.sum())
+    assert held
