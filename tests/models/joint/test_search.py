@@ -748,7 +748,7 @@ def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
 @pytest.mark.parametrize("seed", [0, 6])
 def test_what_memory_holds_is_kept_once_it_is_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C may come while it is worked out: a later question of the same cache must not miss pipelines."""
-    fresh, world = (world_of(toy(seed), Options(), Deadline()) for _ in range(2))
+    fresh, world = (Solving().world(toy(seed)) for _ in range(2))
     bound, held = time_bounds.min_stage_seconds_in_memory, 0
 
     def interrupted(*_: Any) -> Floats:
