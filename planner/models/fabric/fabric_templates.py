@@ -58,9 +58,10 @@ class Builder(NamedTuple):
     build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
     sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
     tiers: int  # the fewest, for the bound on prices
+    first: int = 1  # every so many-th size is built first: these rule out most of the others
 
 
-ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2)
+ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, first=16)
 SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
 GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
 ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
@@ -244,25 +245,30 @@ class Templates:
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        groups = list[tuple[float, SiteMode, Ints, Floats]]()
-        for s in sites:
-            sizes = kind.sizes(s) if len(s.stripes) else s.domain_sizes[:0]
-            prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
-            order = np.argsort(prices[0], kind="stable")
-            order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
-            if len(order):
-                groups.append((prices[0, order[0]], s, sizes[order], prices[:, order]))
-        if not groups:
-            return found
-        one = groups[0][1]  # of the same traffic and pins as all
-        sizes = np.unique(np.concatenate([group[2] for group in groups]))
-        leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
-        for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
-            left = domains[s.worthwhile(1.0, 1.0, *prices)]
-            for more in kind.build(s, left, leaves) if len(left) else ():
-                self.deadline.check()
-                if any(len(x) for x in more):
-                    found = self._met([found, *more], sites)
+        every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
+        for first in (True, False) if kind.first > 1 else (True,):
+            groups = list[tuple[float, SiteMode, Ints, Floats]]()
+            for s in sites:
+                sizes = every.get(id(s), s.domain_sizes[:0])
+                sizes = sizes[begun] if first else np.delete(sizes, begun)
+                if not len(sizes):
+                    continue
+                prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
+                order = np.argsort(prices[0], kind="stable")
+                order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
+                if len(order):
+                    groups.append((prices[0, order[0]], s, sizes[order], prices[:, order]))
+            if not groups:
+                continue
+            one = groups[0][1]  # of the same traffic and pins as all
+            sizes = np.unique(np.concatenate([group[2] for group in groups]))
+            leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
+            for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
+                left = domains[s.worthwhile(1.0, 1.0, *prices)]
+                for more in kind.build(s, left, leaves) if len(left) else ():
+                    self.deadline.check()
+                    if any(len(x) for x in more):
+                        found = self._met([found, *more], sites)
         return found
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
