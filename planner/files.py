@@ -74,7 +74,7 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
 
 
 def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool = False) -> Any:
-    """Parse JSON of `where`; `or_text`: text that is no JSON stands for itself.
+    """Parse JSON of `where`; `or_text`: text that is no JSON is returned as it is.
 
     InputError: repeated keys, numbers infinite or too long, nested too deeply, half of a character, or no JSON.
     """

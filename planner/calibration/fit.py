@@ -81,7 +81,7 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     # shifts of constants with their covariance, each line's rest and leverage, and the evidence.
     combinations, each = list(itertools.product(COMMON, RESTS)), list[tuple[Numbers, ...]]()
     for stretch in STRETCHES:
-        # How constants move with the common factor, a column, and with what is open of them, stretched.
+        # How constants move with the common factor (a column), and with their undetermined directions, stretched.
         wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
         moves = np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
         effects, unit = slopes @ moves, np.eye(moves.shape[1])

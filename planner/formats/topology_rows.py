@@ -150,7 +150,7 @@ def _block_problems(blocks: TopologyRows, sizes: Sequence[int], sizes_where: str
         if not block.nodes:
             yield f"{block.where}: block {block.name!r} has no nodes; give it some or remove it"
     for below, size in pairwise(sizes):
-        times, rest = divmod(size, below) if below else (2, 0)  # what is wrong with a size of 0 is told once
+        times, rest = divmod(size, below) if below else (2, 0)  # a size of 0 is one fault, not two
         if rest or times < 2 or times & (times - 1):
             yield f"{sizes_where}: {size} is not {below} times a power of two; write such as {below},{below * 2}"
     if sizes and sizes[0] < 1:

@@ -103,7 +103,7 @@ def dump(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> str:
         nested = dump(inner, f"{indent}  ") if isinstance(inner, (Mapping, list, tuple)) and inner else ""
         if isinstance(value, Mapping):
             lines += f"{indent}{scalar(item)}:" + (f"\n{nested}" if nested else f" {scalar(inner)}\n")
-        else:  # the first line of what is nested follows the dash
+        else:  # the first line of a nested value follows the dash
             lines += f"{indent}- " + (nested[len(indent) + 2 :] if nested else f"{scalar(inner)}\n")
     return lines
 

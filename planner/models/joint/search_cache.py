@@ -96,7 +96,7 @@ class JointCache:
     def strategies(self, problem: JointProblem, deadline: Deadline, count: int | None = None) -> list[Strategy]:
         """List all strategies of the joint problem, each made once and kept in the search cache; raise at the deadline.
 
-        `count`: those of about so many evenly drawn degrees; none where there are under twice as many.
+        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
         """
         self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
         step = 1 if count is None else len(self.degrees) // count

@@ -37,7 +37,7 @@ class MinPrices:
     joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre by number of sites, the last for more of them
 
     def usd(self, racks: Any, rails: Any, sites: int | None = None) -> Any:
-        """Return the capital floor in USD of `racks` racks, `rails` GPUs of each cabled, at any sites or so many."""
+        """Return the capital floor in USD of racks with `rails` GPUs of each cabled, at some or any number of sites."""
         modules = np.ceil(racks / self.module_racks)
         alone = self._any_sites_usd if sites is None else self._sites_usd(sites)
         return alone + modules * self.module_usd + racks * rails * self.rail_usd
@@ -119,7 +119,7 @@ class CapitalFloor(MinPrices):
         return np.array(sorted(x for x in found if x <= most), dtype=np.int64)
 
     def usd(self, racks: Any, rails: Any, sites: int | None = None) -> Floats:
-        """Return the capital floor in USD of `racks` racks, `rails` GPUs of each cabled, at any sites or so many."""
+        """Return the capital floor in USD of racks with `rails` GPUs of each cabled, at some or any number of sites."""
         racks, at = np.asarray(racks), self.world.sites
         if sites is None:
             every = range(self.min_sites, self.world.max_open + 1)

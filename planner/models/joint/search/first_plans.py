@@ -289,7 +289,7 @@ def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):
         q = ShapeProblem(world=goal.world, column=choice, shape=shape) if shape else None
         for sites in open_sites(goal.world, choice) if shape is None else ():
-            # The most even one of so many sites that the budget may pay, spares included, and that may be in time.
+            # The most even one at this number of sites that the budget pays with spares, and that may be early enough.
             found, _ = next(goal.useful_shapes(choice, shapes(choice, sites), 0.0), (None, 0.0))
             if found is not None and goal.opens(found.bound(goal.cutoff(0.0), found.best_fibre), 0.0):
                 q = found

@@ -194,7 +194,7 @@ class CheapestSearch(FastestSearch):
 
     @property
     def _most_bytes(self) -> float:
-        """0, which stands for any number of bytes: all columns with a shape's racks share what sites cost."""
+        """0, for any number of bytes: all columns with a shape's racks share the price of sites."""
         return 0.0
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:

@@ -21,8 +21,8 @@ LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in t
 def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) -> Any:
     """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$.
 
-    `racks`: the least of all sites, for a bound on any parts of so many: each asked part is then the least that its
-    site holds. None: sites buy the racks of their parts and those that are pinned.
+    `racks`: the least of all sites, for a bound on any parts of that many racks: each asked part is then the least that
+    its site holds. None: sites buy the racks of their parts and those that are pinned.
     """
     # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
     # decisions is whole itself.
