@@ -54,7 +54,7 @@ class Terms(ArrayTable):
 def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -> Terms:
     """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed.
 
-    `zero` None: under any ZeRO stage, whose own work is left out with all that replicas exchange.
+    `zero` None: under any ZeRO stage, whose own work is left out with waits and all that replicas exchange.
     """
     x, within = (s.pipeline(zero or 0, inside=inside) for inside in (False, True))
     p, v, m, layers, software = rows.p, rows.v, rows.m, s.least_layers, s.machine.software
@@ -65,19 +65,18 @@ def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -
     send = np.where(rows.racks == rows.stage_racks, within.send(c.send, p), x.send(c.send, p))
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    counts, repeat = schedule.PipelineCounts(p, v, m), x.times.recompute_seconds
-    wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, repeat)
-    # Either the largest stage waits, or the slowest one is slower: not both of every split.
-    wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
-    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    counts, chunk = schedule.PipelineCounts(p, v, m), step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    wait: Any = 0.0
     if zero is None:
         once = pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) + software.step_seconds
     else:
+        wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
+        # Either the largest stage waits, or the slowest one is slower: not both of every split.
+        wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
         parts = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
         once = sum(parts.values())
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
-    wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, once))
-    return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
+    return Terms(each, *(np.asarray(y + 0 * each, dtype=np.float64) for y in (wait, once, sharded.layer_seconds)))
 
 
 MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
