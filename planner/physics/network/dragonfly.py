@@ -153,8 +153,8 @@ class Dragonfly(Design):
         if not self.wan_ports:
             return {}
         rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
-        leaf_ports = gbps / (self.networks * self.rails) / self.link_gbps
-        worth = exchanged_links(leaf_ports, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
+        leaf_links = self.exchange_leaf_links(gbps)
+        worth = exchanged_links(leaf_links, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
         return {block: (load, links) for (block, links), load in zip(self.exits.items(), worth, strict=False)}
 
     @property
