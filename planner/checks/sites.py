@@ -9,10 +9,10 @@ from typing import NamedTuple
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
-from planner.physics.site import cost, fibre, wan
+from planner.physics.site import cost, wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
-from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.site.wan import Demand, Edge, SiteFibre
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
 
 WATT_MW = 1e-6  # to which generation is written
@@ -224,18 +224,18 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     for place in physics.standing:
         if place.site.id in physics.replicas:
             groups.setdefault(place.authority.interconnection, []).append(place.site.id)
-    net = fibre.fibre_of(physics.wan, fibre.places_of(physics.wan, places))
-    graph = fibre.graph(net)
+    net = wan.fibre_of(physics.wan, wan.places_of(physics.wan, places))
+    graph = wan.graph(net)
 
     def rtt(start: str, end: str) -> float:
-        routes = fibre.routes(net, graph, min(start, end), max(start, end), 1)
+        routes = wan.routes(net, graph, min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
     window = window_seconds(physics, layout, metrics)
     offered = wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
-    form = fibre.choose_form(physics.wan, offered, window, rtt)
-    exchange = fibre.sync_demands(physics.wan, form, window, rtt)
-    every = (*exchange, *fibre.traffic_demands(physics.wan, sorted(places), net.node))
+    form = wan.choose_form(physics.wan, offered, window, rtt)
+    exchange = wan.sync_demands(physics.wan, form, window, rtt)
+    every = (*exchange, *wan.traffic_demands(physics.wan, sorted(places), net.node))
     demands = {(demand.name, demand.a, demand.b): demand for demand in every}
     return Requirements(net, window, offered, form, demands, rtt)
 

@@ -19,10 +19,9 @@ from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
-from planner.physics.site import fibre, wan
+from planner.physics.site import wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
-from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
-from planner.physics.site.wan import Form
+from planner.physics.site.wan import Demand, Edge, Form, Route, SiteFibre
 from planner.plan.certificate import ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
@@ -87,21 +86,21 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     for site in request.exchanging:
         groups.setdefault(areas[nodes[site].balancing_authority], []).append(site)
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
-    net = fibre.fibre_of(links, fibre.places_of(links, places))
-    graph = fibre.graph(net)
+    net = wan.fibre_of(links, wan.places_of(links, places))
+    graph = wan.graph(net)
     shortest: dict[str, Route | None] = {}
 
     def rtt(start: str, end: str) -> float:
         start, end = min(start, end), max(start, end)
         if f"{start},{end}" not in shortest:
-            shortest[f"{start},{end}"] = next(iter(fibre.routes(net, graph, start, end, 1)), None)
+            shortest[f"{start},{end}"] = next(iter(wan.routes(net, graph, start, end, 1)), None)
         return net.rtt_ms(route) if (route := shortest[f"{start},{end}"]) is not None else math.inf
 
     window = request.exchange.window_seconds
     forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
-    form = fibre.choose_form(links, forms, window, rtt)
-    demands = [*fibre.sync_demands(links, form, window, rtt)]
-    demands += fibre.traffic_demands(links, request.sites, net.node)
+    form = wan.choose_form(links, forms, window, rtt)
+    demands = [*wan.sync_demands(links, form, window, rtt)]
+    demands += wan.traffic_demands(links, request.sites, net.node)
     for demand in demands:
         rtt(demand.a, demand.b)
     priced = any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values())
@@ -124,11 +123,11 @@ def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Dema
     """Yield the route options of a WAN demand: pairs of diverse routes under protection, else single routes."""
     # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
     # none.
-    pairs = fibre.diverse(net, graph, demand.a, demand.b, links.routes)
+    pairs = wan.diverse(net, graph, demand.a, demand.b, links.routes)
     limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
     candidates: list[tuple[Route, Route | None]] = [*pairs]
     if links.protection != "one_cut":
-        near = fibre.routes(net, graph, demand.a, demand.b, links.routes)
+        near = wan.routes(net, graph, demand.a, demand.b, links.routes)
         candidates = [(route, None) for route in dict.fromkeys([*near, *(route for pair in pairs for route in pair)])]
     for primary, backup in candidates:
         trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]

@@ -15,7 +15,8 @@ from planner.instance.network import Switch, Wan
 from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.fabric_designs import design_fault, design_of
 from planner.physics.network.transport import Locality, locality
-from planner.physics.site import cost, fibre
+from planner.physics.site import cost
+from planner.physics.site.wan import Place, link_prices, reach
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions
@@ -142,13 +143,13 @@ class PlanPhysics:
         return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
 
     @cached_property
-    def places(self) -> dict[str, fibre.Place]:
+    def places(self) -> dict[str, Place]:
         """Return the latitude and longitude of each open site of the plan, in degrees."""
         return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
     def _route_km(self) -> dict[tuple[str, str], float]:
-        return fibre.reach(self.wan, self.places).km
+        return reach(self.wan, self.places)[0]
 
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites of the plan, in km."""
@@ -157,7 +158,7 @@ class PlanPhysics:
     def link_usd_per_year(self, link: Link) -> float:
         """Compute the yearly price in USD of a plan's WAN link by its wavelengths, over all the fibre they light."""
         ends = {name: at for name, at in self.places.items() if name in (link.a, link.b)}
-        prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
+        prices = link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
     @cached_property

@@ -363,11 +363,11 @@ def wide_area() -> Iterator[Row]:
     by_rack = PRECISION.gradient_bytes * bigger.parameters / (RACKS // 2)
     why = "all gradients over the racks of a site"
     yield Row("WAN message per rack by the text's own rule, 100T", "MB", None, by_rack / 1e6, why=why)
-    link = Wan(round_trips=0.0, rtt_ms_per_100_route_km=0.98)
-    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan.exchange_need_gbps(link, share, WINDOW, 0.0))
+    link = Wan(rtt_ms_per_100_route_km=0.98)
+    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan.need_gbps(share, WINDOW, 0.0))
 
     def need(c: Case) -> float:
-        return wan.exchange_need_gbps(link, wan.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
+        return wan.need_gbps(wan.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
 
     why = "14 Tbps in 100 ms is 175 GB, a layer's gradients are 223 GB"
     yield Row("WAN all-reduce, 100T", "Tbps", 14, need(bigger), right=need(bigger), why=why)

@@ -248,7 +248,9 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
     )
     rtt = wan.rtt_ms(w, km)
     need = (
-        wan.exchange_need_gbps(w, wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, rtt)
+        wan.need_gbps(
+            wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, w.round_trips * rtt / 1e3
+        )
         * w.headroom_factor
     )
     waves = wan.wavelengths(w, need)

@@ -12,7 +12,7 @@ from wan_graphs import asked, cheapest, edge, fibre, random_case
 from planner.instance.instance import Instance
 from planner.models import Options, WanRequest, wan_design
 from planner.models.wan_design import confirmed, gather
-from planner.physics.site.fibre import link_prices
+from planner.physics.site.wan import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
 from planner.report.statements import sites_and_fabric

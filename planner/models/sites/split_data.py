@@ -20,7 +20,7 @@ from planner.instance.network import Wan
 from planner.instance.references_and_pins import power_flow_gaps
 from planner.models import SitesRequest
 from planner.models.sites.dc_network import DcNetwork
-from planner.physics.site import cost, fibre, wan
+from planner.physics.site import cost, wan
 from planner.physics.site.cost import HOURS_PER_YEAR
 
 Pair = tuple[str, str]
@@ -128,7 +128,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
     links = instance.wan or Wan()
-    reach = fibre.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
+    pairs, disconnected = wan.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
     network = None
     if grid.rules.grid_model == "dc":
         module_mw = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
@@ -143,8 +143,8 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         authorities={area.id: area for area in sorted(grid.balancing_authorities, key=lambda area: area.id)},
         graph=graph,
         corridors=corridors,
-        pairs=reach.km,
-        disconnected=reach.disconnected,
+        pairs=pairs,
+        disconnected=disconnected,
         pins=_pins(instance.pins, list(candidates)),
         network=network,
     )

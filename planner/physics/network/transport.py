@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from planner.instance.network import Wan
 from planner.physics import Num
 from planner.physics.network.clos_fabric import BLOCKS, Design
-from planner.physics.site.wan import exchange_need_gbps, wavelengths
+from planner.physics.site.wan import need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 
 Racks = NDArray[np.int64]
@@ -194,7 +194,7 @@ def exchange_gbps(
         sync = (need.requested_gbps for need in design.demands if need.priority == 0 and site in (need.a, need.b))
         return math.fsum(sync) / wan.headroom_factor
     own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
-    return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
+    return math.fsum(need_gbps(*exchange, wan.round_trips * link.rtt_ms / 1e3) for link in own)
 
 
 def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance.network import Wan
-from planner.physics.site import fibre, wan
-from planner.physics.site.fibre import sync_demands
-from planner.physics.site.wan import form_need_gbps, forms, hierarchical, ring, seconds, tree
+from planner.physics.site import wan
+from planner.physics.site.wan import form_need_gbps, forms, hierarchical, ring, seconds, sync_demands, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -78,12 +77,12 @@ def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
 @each(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert fibre.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
+    assert wan.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
 
 
 def test_two_levels_win_where_groups_are_near() -> None:
     """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = fibre.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
+    found = wan.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
     assert found.name == "hierarchical"
 
 

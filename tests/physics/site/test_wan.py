@@ -1,14 +1,18 @@
-"""The wide area between sites: distances, wavelengths, and what demands ask of it."""
+"""The wide area between sites: distances, wavelengths, demands, and its fibre against every path of random graphs."""
 
 import math
+import random
+from itertools import combinations
 
 import pytest
 from each_case import each
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from wan_graphs import paths
 
+from planner.instance.grid import Grid, SitePrices
 from planner.instance.network import FibreEdge, FibreNode, Traffic, Wan
-from planner.physics.site import fibre, wan
+from planner.physics.site import cost, wan
 from planner.physics.site.wan import forms
 
 WAN = Wan(wavelength_gbps=400.0, max_wavelengths_per_pair=96)
@@ -47,17 +51,16 @@ def test_exchange_bytes(sites: int, share: float) -> None:
 
 def test_need_folds_the_round_trip_in() -> None:
     """1 GB in 100 ms is 80 Gbps, with 39 ms of them waiting 131.1 Gbps, with twice that 363.6 Gbps."""
-    twice = WAN.replaced(round_trips=2.0)
-    assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 0.0) == pytest.approx(80.0)
-    assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.061)
-    assert wan.exchange_need_gbps(twice, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.022)
+    assert wan.need_gbps(1e9, 0.1, 0.0) == pytest.approx(80.0)
+    assert wan.need_gbps(1e9, 0.1, 0.039) == pytest.approx(8 / 0.061)
+    assert wan.need_gbps(1e9, 0.1, 0.078) == pytest.approx(8 / 0.022)
 
 
 def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
     """A round trip as long as the window leaves no rate that does; one just shorter leaves a finite one."""
-    assert wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.5) == math.inf
-    assert wan.exchange_need_gbps(WAN, 1e9, 0.0625, 63.0) == math.inf
-    assert math.isfinite(wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.4))
+    assert wan.need_gbps(1e9, 0.0625, 0.0625) == math.inf
+    assert wan.need_gbps(1e9, 0.0625, 0.063) == math.inf
+    assert math.isfinite(wan.need_gbps(1e9, 0.0625, 0.0624))
 
 
 @each(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
@@ -67,7 +70,7 @@ def test_fibre_pairs(waves: int, pairs: int) -> None:
 
 @given(st.floats(1e6, 1e14), st.floats(0.01, 10), st.floats(0, 100))
 def test_wavelengths_carry_the_need_and_no_fewer_would(size: float, window: float, rtt: float) -> None:
-    need = wan.exchange_need_gbps(WAN, size, window, rtt)
+    need = wan.need_gbps(size, window, rtt / 1e3)
     assume(need < 400 * 2**52)  # of more a float does not tell one wavelength fewer
     count = wan.wavelengths(WAN, need)
     assert count * 400 >= need * (1 - 1e-9) - 1e-6
@@ -86,12 +89,12 @@ def test_the_exchange_is_asked_for_with_headroom() -> None:
     # Twice as long a route waits twice as long; where the waits fill the window no rate does.
     w = Wan(headroom_factor=2.0)
     ring = forms({"x": ["a", "b"]}, 1e9, rtt)[0]
-    (found,) = fibre.sync_demands(w, ring, 0.1, rtt)
+    (found,) = wan.sync_demands(w, ring, 0.1, rtt)
     assert (found.key, found.priority) == ("sync[a,b]", 0)
     assert found.gbps(20.0) == pytest.approx(2 * 8 / 0.08)
     assert found.gbps(40.0) == pytest.approx(2 * 8 / 0.06)
     assert found.gbps(99.0) == pytest.approx(2 * 8 / 0.001) and math.isinf(found.gbps(100.0))
-    assert fibre.sync_demands(w, None, 0.1, rtt) == ()
+    assert wan.sync_demands(w, None, 0.1, rtt) == ()
 
 
 def test_traffic_between_every_two_sites_or_two_places() -> None:
@@ -100,7 +103,7 @@ def test_traffic_between_every_two_sites_or_two_places() -> None:
     named = Traffic(name="data", bytes=5e9, deadline_seconds=2.0, a="b", b="n")
     away = Traffic(name="gone", bytes=1.0, period_seconds=1.0, a="b", b="closed")
     self_ = Traffic(name="self", bytes=1.0, period_seconds=1.0, a="b", b="b")
-    found = fibre.traffic_demands(Wan(traffic=(every, named, away, self_)), "cba", {**SITES, "n": None})
+    found = wan.traffic_demands(Wan(traffic=(every, named, away, self_)), "cba", {**SITES, "n": None})
     assert [d.key for d in found] == ["copies[a,b]", "copies[a,c]", "copies[b,c]", "data[b,n]"]
     # 9 GB spread over 3 s whatever the route; 5 GB within 2 s, half a second of them one round trip.
     assert (found[0].priority, found[0].gbps(500.0)) == (2, pytest.approx(24.0))
@@ -111,13 +114,195 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
     nodes = tuple(FibreNode(id=n, latitude=1.0, longitude=2.0) for n in ("n", "o", "a"))
     traffic = (Traffic(name="t", bytes=1.0, period_seconds=1.0, a="a", b="n"),)
     graph = Wan(fibre_nodes=nodes, fibre_edges=(FibreEdge(a="n", b="o"),), traffic=traffic)
-    assert fibre.places_of(graph, SITES) == SITES | {"n": (1.0, 2.0)}
-    assert fibre.places_of(graph.replaced(fibre_edges=()), SITES) == SITES
+    assert wan.places_of(graph, SITES) == SITES | {"n": (1.0, 2.0)}
+    assert wan.places_of(graph.replaced(fibre_edges=()), SITES) == SITES
 
 
 @each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
     offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)
-    found = fibre.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
+    found = wan.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
     assert found is not None and found.name == name
-    assert fibre.choose_form(Wan(exchange=asked), (), 0.079, rtt) is None
+    assert wan.choose_form(Wan(exchange=asked), (), 0.079, rtt) is None
+
+
+NODES = {"a": (40.0, -76.0), "b": (41.0, -88.0), "c": (35.0, -90.0), "d": (39.0, -105.0), "e": (33.0, -112.0)}
+# Near the nodes a and e, and not at them: a site reaches its node by a great circle, 1.5 times as long.
+NEAR = {"A": (40.5, -75.0), "E": (32.0, -113.0)}
+
+
+def wide(edges: list[tuple[str, str, float]], **more: object) -> Wan:
+    """Return a wide area of some edges; two between the same nodes are told apart by their number."""
+    given = [
+        FibreEdge(id=f"{k}", a=a, b=b, route_km=km, usd_per_pair=(7 + k) * km, wavelength_usd=100.0 + 13 * k)
+        for k, (a, b, km) in enumerate(edges)
+    ]
+    nodes = [FibreNode(id=n, latitude=p[0], longitude=p[1]) for n, p in NODES.items()]
+    own = {"route_factor": 1.5, "fibre_usd_per_route_km": 11.0, "wavelength_usd": 500.0, "max_wavelengths_per_pair": 8}
+    return Wan(fibre_nodes=tuple(nodes), fibre_edges=tuple(given), **own | more)
+
+
+def drawn(seed: int, **more: object) -> Wan:
+    """Draw a graph of five nodes, with parallel edges, of lengths of which no two routes have the same sum."""
+    r = random.Random(seed)
+    pairs = [p for p in combinations(NODES, 2) if r.random() < 0.55] + [r.choice([("a", "b"), ("d", "e"), ("c", "e")])]
+    return wide([(a, b, 100.0 + 2.0 ** (k % 9) + 17 * k) for k, (a, b) in enumerate(pairs)], **more)
+
+
+def walked(w: Wan, a: str, b: str) -> list[tuple[str, ...]]:
+    """Return every simple path between two nodes, the shortest first."""
+    km = {e.name: e.route_km or 0.0 for e in w.fibre_edges}
+    every = paths({e.name: (e.a, e.b) for e in w.fibre_edges}, a, b)
+    return sorted(every, key=lambda p: math.fsum(km[e] for e in p))
+
+
+def access_km(site: str, node: str) -> float:
+    return 1.5 * wan.great_circle_km(*NEAR[site], *NODES[node])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_routes_are_the_shortest_of_all_paths(seed: int) -> None:
+    w = drawn(seed)
+    net = wan.fibre_of(w, NEAR)
+    expected = [("A access", *p, "E access") for p in walked(w, "a", "e")]
+    for count in (1, 3, 99):
+        assert wan.routes(net, wan.graph(net), "A", "E", count) == expected[:count]
+    for route in expected:
+        lit = math.fsum(e.route_km for e in w.fibre_edges if e.name in route)
+        assert net.km(route) == pytest.approx(lit + access_km("A", "a") + access_km("E", "e"))
+        assert net.rtt_ms(route) == pytest.approx(wan.rtt_ms(w, net.km(route)))
+        assert net.cuts(route) == set(route[1:-1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 99])
+@pytest.mark.parametrize("seed", range(24))
+def test_diverse_pairs_share_no_edge(seed: int, count: int) -> None:
+    """Every pair holds against a cut; one is wherever two paths share no edge, and of all paths every such pair."""
+    # With each of the shortest paths that has any partner there is the shortest one.
+    w = drawn(seed)
+    net = wan.fibre_of(w, NEAR)
+    found = wan.diverse(net, wan.graph(net), "A", "E", count)
+    every = [("A access", *p, "E access") for p in walked(w, "a", "e")]
+    apart = {(p, q) for p in every for q in every if not set(p[1:-1]) & set(q[1:-1])}
+    assert set(found) <= apart and bool(found) == bool(apart)
+    assert len(found) == len(set(found))
+    for p in every[:count]:
+        partners = [q for q in every if (p, q) in apart]
+        assert not partners or (p, partners[0]) in found
+    if count > len(every):
+        assert set(found) == apart
+
+
+def test_two_routes_are_found_that_the_shortest_hides() -> None:
+    """The shortest path a-b-d-e uses both ways: without its edges nothing is left, yet a-b-e and a-d-e hold."""
+    w = wide([("a", "b", 1), ("b", "d", 1), ("d", "e", 1), ("b", "e", 50), ("a", "d", 50)])
+    net = wan.fibre_of(w, NODES)
+    assert wan.routes(net, wan.graph(net), "a", "e", 1) == [("0", "1", "2")]
+    assert set(wan.diverse(net, wan.graph(net), "a", "e", 1)) == {
+        (("0", "3"), ("4", "2")),
+        (("4", "2"), ("0", "3")),
+    }
+
+
+def test_no_two_routes_over_a_bridge() -> None:
+    """Every route from a to e goes over the only edge to e; nor has a place without a route any pair."""
+    net = wan.fibre_of(wide([("a", "b", 1), ("a", "b", 2), ("b", "e", 3)]), NODES)
+    assert wan.diverse(net, wan.graph(net), "a", "e", 9) == []
+    assert wan.diverse(net, wan.graph(net), "a", "b", 1) != []
+    assert wan.diverse(net, wan.graph(net), "a", "c", 9) == wan.routes(net, wan.graph(net), "a", "c", 9) == []
+
+
+def test_two_sites_at_one_node() -> None:
+    places = {"A": NEAR["A"], "B": (40.0, -76.5)}
+    net = wan.fibre_of(wide([("a", "b", 1)]), places)
+    assert net.node == {"A": "a", "B": "a"}
+    alone = ("A access", "B access")
+    assert wan.routes(net, wan.graph(net), "A", "B", 3) == [alone]
+    assert wan.diverse(net, wan.graph(net), "A", "B", 3) == [(alone, alone)]
+    assert net.cuts(alone) == frozenset()
+
+
+@pytest.mark.parametrize("protection", ["none", "one_cut"])
+@pytest.mark.parametrize("seed", range(24))
+def test_reach_is_the_shortest_path_that_survives(seed: int, protection: str) -> None:
+    """Places are as far as the shortest path with their accesses; apart where there is none, or one cut leaves none."""
+    # Where no path is, the length is that of the great circle, 1.5 times.
+    w = drawn(seed, protection=protection)
+    at = NEAR | {"B": NODES["b"], "C": NODES["c"]}
+    node = {"A": "a", "E": "e", "B": "b", "C": "c"}
+    found, apart = wan.reach(w, at)
+    assert set(found) == set(combinations(sorted(at), 2))
+    km = {e.name: e.route_km for e in w.fibre_edges}
+    for a, b in found:
+        every = walked(w, node[a], node[b])
+        ends = math.fsum(1.5 * wan.great_circle_km(*at[s], *NODES[node[s]]) for s in (a, b))
+        length = math.fsum(km[e] for e in every[0]) + ends if every else 1.5 * wan.great_circle_km(*at[a], *at[b])
+        assert found[a, b] == pytest.approx(length)
+        severed = not every or (protection == "one_cut" and any(all(e in p for p in every) for e in km))
+        assert ((a, b) in apart) == severed
+
+
+def test_without_a_graph_all_places_are_joined() -> None:
+    """Every two sites have an edge of their own, as long as the great circle times the factor, at the common prices."""
+    w = Wan(route_factor=1.5, fibre_usd_per_route_km=11.0, wavelength_usd=500.0, max_fibre_pairs=3)
+    at = NEAR | {"B": NODES["b"]}
+    net, (found, apart) = wan.fibre_of(w, at), wan.reach(w, at)
+    assert set(net.edges) == {"A-B", "A-E", "B-E"} and not any(net.access.values()) and not apart
+    for e in net.edges.values():
+        km = 1.5 * wan.great_circle_km(*at[e.a], *at[e.b])
+        assert (e.route_km, e.pair_usd) == (pytest.approx(km), pytest.approx(11 * km))
+        assert (e.wavelength_usd, e.max_pairs, e.cut) == (500.0, 3, True)
+        assert found[e.a, e.b] == pytest.approx(km)
+    assert wan.link_prices(w, {s: at[s] for s in "BA"}) == (pytest.approx(11 * found["A", "B"]), 500.0)
+
+
+def test_an_edge_has_its_own_terms_or_the_common_ones() -> None:
+    """Length, pairs and prices given, free ones among them, or those of the wide area."""
+    w = Wan(
+        fibre_nodes=tuple(FibreNode(id=n, latitude=p[0], longitude=p[1]) for n, p in NODES.items()),
+        fibre_edges=(FibreEdge(a="a", b="b"), FibreEdge(a="b", b="c", route_km=9, max_fibre_pairs=2, usd_per_pair=0)),
+        route_factor=1.5, fibre_usd_per_route_km=11.0, wavelength_usd=500.0, max_fibre_pairs=5,
+    )  # fmt: skip
+    edges = wan.fibre_of(w, {"A": NEAR["A"]}).edges
+    km = 1.5 * wan.great_circle_km(*NODES["a"], *NODES["b"])
+    assert (edges["a-b"].route_km, edges["a-b"].pair_usd, edges["a-b"].max_pairs) == (km, 11 * km, 5)
+    assert (edges["b-c"].route_km, edges["b-c"].pair_usd, edges["b-c"].max_pairs) == (9, 0, 2)
+    assert edges["A access"].route_km == pytest.approx(access_km("A", "a")) and not edges["A access"].cut
+
+
+@pytest.mark.parametrize("protection", ["none", "one_cut"])
+@pytest.mark.parametrize("seed", range(24))
+def test_a_link_is_priced_by_its_cheapest_way(seed: int, protection: str) -> None:
+    """Of every path, or every two that share no edge, the cheapest with a pair of eight wavelengths full."""
+    # Accesses are lit once each, at the common prices; without a way the great circle is priced.
+    w = drawn(seed, protection=protection, routes=99)
+    every = walked(w, "a", "e")
+    lit = [{*p} for p in every]
+    if protection == "one_cut":
+        lit = [{*p, *q} for p in every for q in every if not {*p} & {*q}]
+    edges = {e.name: e for e in w.fibre_edges}
+    km = access_km("A", "a") + access_km("E", "e")
+    prices = [
+        (sum(edges[e].usd_per_pair or 0 for e in one) + 11 * km, sum(edges[e].wavelength_usd or 0 for e in one) + 1000)
+        for one in lit
+    ]
+    flat = 11 * 1.5 * wan.great_circle_km(*NEAR["A"], *NEAR["E"]), 500.0
+    expected = min(prices, key=lambda x: x[0] + 8 * x[1], default=flat)
+    assert wan.link_prices(w, NEAR) == (pytest.approx(expected[0]), pytest.approx(expected[1]))
+
+
+def test_the_price_of_an_edge_by_the_year() -> None:
+    """Nine wavelengths take two pairs of eight: 2·300 + 9·40 dollars, each over its life, repaid with interest."""
+    # A yearly payment is worth what it costs: discounted year by year its sum is the price.
+    w = wide([("a", "b", 1)], fibre_life_years=10)
+    edge = wan.Edge(id="x", a="a", b="b", route_km=1, max_pairs=9, pair_usd=300, wavelength_usd=40, cut=True)
+    prices = SitePrices(
+        building_usd_per_it_mw=0, interconnection_usd_per_mw=0, site_usd=0, discount_rate=0.1, site_life_years=20,
+        it_life_years=4,
+    )  # fmt: skip
+    grid = Grid(balancing_authorities=(), nodes=(), prices=prices)
+    worth = [sum(1.1**-y for y in range(1, life + 1)) for life in (10, 4)]
+    pair, wave = (cost.link_usd_per_year(grid, w, prices, 8) for prices in ((300, 0), (0, 40)))
+    assert (pair * worth[0], wave * worth[1]) == (pytest.approx(300), pytest.approx(8 * 40))
+    assert cost.link_usd_per_year(grid, w, edge.prices, 9) == pytest.approx(2 * 300 / worth[0] + 9 * 40 / worth[1])
+    assert [cost.link_capex_usd(w, edge.prices, n) for n in (0, 8, 9)] == [0, 300 + 8 * 40, 2 * 300 + 9 * 40]

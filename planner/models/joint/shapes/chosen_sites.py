@@ -22,7 +22,7 @@ from planner.models.sites.grid_rules import columns
 from planner.models.sites.lazy_rows import security_space
 from planner.models.sites.site_rules import load_mw, max_sites
 from planner.models.sites.split_data import Pair, SplitData, gather, scenario_blocks, scenario_musd, years
-from planner.physics.site import cost, fibre, wan
+from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
 from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
@@ -125,7 +125,7 @@ def sites_plan(
                 wavelengths=waves,
                 capacity_gbps=waves * gbps,
                 fibre_pairs=wan.fibre_pairs(data.wan, waves),
-                usd_per_year=cost.link_usd_per_year(data.grid, data.wan, fibre.link_prices(data.wan, ends), waves),
+                usd_per_year=cost.link_usd_per_year(data.grid, data.wan, wan.link_prices(data.wan, ends), waves),
             )
         )
     return SitesPlan(
