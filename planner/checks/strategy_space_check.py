@@ -24,13 +24,13 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
+from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]

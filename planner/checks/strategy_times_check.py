@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.collectives import front_layers, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.memory import weights_of
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.transformer import front_layers
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time

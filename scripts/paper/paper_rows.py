@@ -44,7 +44,7 @@ from paper_inputs import (
 from planner.instance.network import Wan
 from planner.instance.workload import LossLaw
 from planner.physics.site import cost, wan
-from planner.physics.training import collectives, layer_time, memory, schedule, transformer
+from planner.physics.training import layer_time, memory, schedule, transformer
 
 
 def infrastructure() -> Iterator[Row]:
@@ -262,12 +262,12 @@ def communication() -> Iterator[Row]:
 
 def allreduce_ms(size: float, ranks: int, rate: float) -> float:
     """Compute the milliseconds of an ideal all-reduce."""
-    return float(collectives.all_reduce(size, level(ranks, rate))) / MS
+    return float(layer_time.all_reduce(size, level(ranks, rate))) / MS
 
 
 def allgather_ms(size: float, ranks: int, rate: float) -> float:
     """Compute the milliseconds of an ideal all-gather."""
-    return float(collectives.all_gather(size, level(ranks, rate))) / MS
+    return float(layer_time.all_gather(size, level(ranks, rate))) / MS
 
 
 def tensor_and_pipeline() -> Iterator[Row]:

@@ -14,7 +14,7 @@ from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Flags, Floats, Ints
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.collectives import front_layers
+from planner.physics.training.transformer import front_layers
 
 ROUNDING = 1e-6  # relative: more than the rounding of sums in another order amounts to
 SLACK = 1e-12  # relative: bytes that differ by less fit

@@ -14,11 +14,11 @@ from planner.models.joint.strategy_space import Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.transformer import front_layers, smaller_chunks_first
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room

@@ -23,9 +23,8 @@ from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.recovery import fewest_stops
 from planner.physics.spares import checkpoint_bytes, counted
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
-from planner.physics.training.memory import LayerBytes
+from planner.physics.training.memory import LayerBytes, Weights, weights_of
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts

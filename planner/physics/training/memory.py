@@ -9,11 +9,37 @@ import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Num
-from planner.physics.training import collectives, operations, schedule, transformer
-from planner.physics.training.collectives import Weights
+from planner.physics.training import operations, schedule, transformer
 from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.physics.training.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Counts of weights on one GPU: of a layer those that every token uses, and its routed experts; an embedding's."""
+
+    shared: float
+    experts: float
+    end: float  # an embedding
+    front: float  # a front layer, which has no experts: any layer where the model has none
+
+    @property
+    def layer(self) -> float:
+        """Count all weights of a layer on one GPU."""
+        return self.shared + self.experts
+
+
+def weights_of(m: Machine, s: LayerShape) -> Weights:
+    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does."""
+    model, experts = m.model, m.model.experts
+    end = transformer.embedding_parameters(model) / s.tensor_parallel
+    dense = transformer.dense_layer_parameters(model) / s.tensor_parallel
+    if experts is None:
+        return Weights(shared=dense, experts=0.0, end=end, front=dense)
+    routed = experts.count * transformer.expert_parameters(model)
+    rest = (transformer.layer_parameters(model) - routed) / s.tensor_parallel
+    return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +175,7 @@ class LayerBytes:
 
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute drops other tensors than unfused scores from memory in some layer."""
-    modules, kinds = set(m.software.recompute_modules), {k.routed for k in collectives.layer_kinds(m.model)}
+    modules, kinds = set(m.software.recompute_modules), {k.routed for k in transformer.layer_kinds(m.model)}
     tensors = (tensor for routed in kinds for tensor in stored_tensors(m.model, routed=routed) if tensor.elements)
     return any(not modules.isdisjoint(tensor.rerun) for tensor in tensors)
 
@@ -258,7 +284,7 @@ def working_bytes(
     # layer that is run again or else its modules, and the gradients of one layer's widest tensors.
     gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
-    if collectives.front_layers(m.model) and repeats_modules(m):
+    if transformer.front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
     repeated = np.where(np.asarray(recomputed) > 0, each.in_work, selective)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
@@ -283,11 +309,11 @@ def memory_by_part(
     """
     # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
     # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
-    w, each = collectives.weights_of(m, s), layer_bytes(m, s)
+    w, each = weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages = counts.pipeline, counts.virtual_stages
     stage, layers, recomputed = (np.asarray(x) for x in (stage, layers, recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
-    smaller_first = collectives.smaller_chunks_first(m.model, stage)
+    smaller_first = transformer.smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
     of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
@@ -306,7 +332,7 @@ def memory_by_part(
 
 def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
     """Compute the activation bytes that a dense front layer keeps beyond another layer; negative if it keeps less."""
-    return layer_bytes(m, s, front=True).kept - each.kept if collectives.front_layers(m.model) else 0.0
+    return layer_bytes(m, s, front=True).kept - each.kept if transformer.front_layers(m.model) else 0.0
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -320,7 +346,7 @@ def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndar
         stage=np.arange(p),
         layers=np.array(layers),
         recomputed=np.array(strategy.recomputed),
-        front=np.array(collectives.front_by_stage(m.model, layers, v)),
+        front=np.array(transformer.front_by_stage(m.model, layers, v)),
         zero_stage=strategy.zero_stage,
         replicas=strategy.min_replicas,
         order=strategy.schedule,
@@ -337,7 +363,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
 
 def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, pipeline: int) -> Num:
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
-    w = collectives.weights_of(m, s)
+    w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
     ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)
     return (weights + ends) * m.precision.gradient_bytes

@@ -16,20 +16,17 @@ from planner.physics import Num, step_errors
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.collectives import (
-    context_nic_seconds,
-    exposed_tail_seconds,
-    front_by_stage,
-    front_layers,
-    smaller_chunks_first,
-    weights_of,
-)
-from planner.physics.training.layer_time import LayerTimes, ReplicaGroup
-from planner.physics.training.memory import stage_gradient_bytes, worst_memory
+from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, context_nic_seconds, exposed_tail_seconds
+from planner.physics.training.memory import stage_gradient_bytes, weights_of, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
-from planner.physics.training.transformer import model_flop_per_token
+from planner.physics.training.transformer import (
+    front_by_stage,
+    front_layers,
+    model_flop_per_token,
+    smaller_chunks_first,
+)
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
 

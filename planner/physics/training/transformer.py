@@ -132,6 +132,51 @@ def attention_outputs(model: Model) -> int:
     return model.heads * (model.head if latent is None else latent.head_value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """Layers of one kind of a model: how many, whether their FFN is a mixture of experts, and the attention window."""
+
+    layers: int
+    routed: bool
+    window: int | None
+
+
+def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
+    """Return the kinds of layers of a model, by FFN and attention; windows go to the routed layers first."""
+    routed = 0 if model.experts is None else model.layers - model.experts.dense_layers
+    narrow = model.window_layers if model.window is not None else 0
+    counts = {
+        (True, True): min(routed, narrow),
+        (True, False): routed - min(routed, narrow),
+        (False, True): narrow - min(routed, narrow),
+        (False, False): model.layers - routed - (narrow - min(routed, narrow)),
+    }
+    return tuple(LayerKind(layers=n, routed=r, window=model.window if w else None) for (r, w), n in counts.items() if n)
+
+
+def front_layers(model: Model) -> int:
+    """Count the dense layers at the front of a model with experts, before the kind that all others have."""
+    return 0 if model.experts is None else model.experts.dense_layers
+
+
+def smaller_chunks_first(model: Model, stage: Num) -> Num:
+    """Return whether a pipeline stage has its smaller chunks first: the first stage, which has the embedding."""
+    # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
+    # take the place of others of the first chunk, which is then a larger one.
+    return (np.asarray(stage) == 0) & (front_layers(model) == 0)
+
+
+def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
+    """Count the dense front layers of each pipeline stage, whose chunks follow each other stage by stage, in rounds."""
+    left, found = front_layers(model), [0] * len(layers_per_stage)
+    for chunk in range(virtual_stages):
+        for stage, layers in enumerate(layers_per_stage):
+            size = layers // virtual_stages + (chunk < layers % virtual_stages)
+            found[stage] += min(left, size)
+            left -= min(left, size)
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
     """A power law of a Transformer's size, a line in logarithms: log10 y = slope·log10 x + intercept."""

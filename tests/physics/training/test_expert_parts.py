@@ -10,9 +10,9 @@ from training_toys import accelerator, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
-from planner.physics.training.collectives import LayerKind, Weights
-from planner.physics.training.memory import stored_tensors
+from planner.physics.training.memory import Weights, stored_tensors
 from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
+from planner.physics.training.transformer import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs

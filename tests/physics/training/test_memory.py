@@ -10,11 +10,11 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import memory, operations, schedule, step_prediction
-from planner.physics.training.collectives import front_by_stage, weights_of
+from planner.physics.training.memory import weights_of
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
-from planner.physics.training.transformer import layer_parameters
+from planner.physics.training.transformer import front_by_stage, layer_parameters
 
 GIB = 2**30
 S = 2048

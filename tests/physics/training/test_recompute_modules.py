@@ -15,9 +15,9 @@ from planner.errors import InputError
 from planner.instance.instance import instance_sha256
 from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, catalogue
 from planner.physics.training import layer_time, memory
-from planner.physics.training.collectives import layer_kinds, weights_of
-from planner.physics.training.memory import stored_tensors
+from planner.physics.training.memory import stored_tensors, weights_of
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads
+from planner.physics.training.transformer import layer_kinds
 from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8

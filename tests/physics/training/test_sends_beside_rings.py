@@ -15,8 +15,7 @@ from training_toys import layout
 
 from planner.physics.network.transport import wait_for_others
 from planner.physics.training import schedule, step_prediction
-from planner.physics.training.collectives import exposed_tail_seconds
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.layer_time import ReplicaGroup, exposed_tail_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
 
