@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
-from planner.physics.plan_physics import CLUSTER, PlanPhysics
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import (
     CheckpointedJob,
     Way,
@@ -191,15 +191,13 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     )
 
 
-def upkeep_of(
-    instance: Instance, strategy: ParallelStrategy, step_seconds: float
-) -> tuple[CheckpointedJob, Upkeep] | None:
-    """Return the job of a layout with the best recovery and spares; None where failures do not count.
+def best_stretch(instance: Instance, strategy: ParallelStrategy, step_seconds: float) -> float | None:
+    """Return the least stretch of a layout's steps over ways to resume and spares; None where failures do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
     number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
     """
-    rates, machine = counted(instance), machine_of(instance)
+    rates, machine, racks = counted(instance), machine_of(instance), instance.hardware.racks
     block = block_of(
         machine.rack.gpus,
         strategy.shape.degrees,
@@ -220,56 +218,21 @@ def upkeep_of(
         links=fewest_stops(instance, rates),  # no fabric is chosen
     )
     needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(rates, block.work_gpus, 0)
-    found: list[Upkeep] = []
-    for target in rates.spare_targets:
-        spare = min_spares(needed, fit, target)
-        if instance.hardware.racks is not None and needed + spare > max(needed, instance.hardware.racks):
-            continue
-        there = standing_of([(needed, spare)], fit, block.replicas)
-        found += [
-            Upkeep(
-                way=way,
-                stretch=float(stretch),
-                standing=there,
-                spare_target=target,
-                spare_racks={CLUSTER: spare},
-                rack_availability=fit,
-                work_gpus=block.work_gpus,
-                rails=block.work_gpus,
-            )
-            for stretch, way in stretches(job, there)
-        ]
-    best = min(found, key=lambda upkeep: upkeep.stretch, default=None)
-    if best is None or math.isinf(best.stretch):
+    best = math.inf
+    for spare in {min_spares(needed, fit, target) for target in rates.spare_targets}:
+        if racks is None or needed + spare <= max(needed, racks):
+            standing = standing_of([(needed, spare)], fit, block.replicas)
+            best = min([best, *(float(stretch) for stretch, _ in stretches(job, standing))])
+    if math.isinf(best):
         problem = f"{needed:,} racks are never all fit for work, and no replica can be spared"
         raise InputError(f"reliability: {problem}; give spare racks, shorter repairs, or another way to go on")
-    return job, best
+    return best
 
 
 POINTS = 61  # of a curve
 FACTOR = 20.0  # from the best intervals to the ends of a curve
 STEPS = 12  # from no spare racks to those of the plan, and as many on
 TARGET = 0.99  # share of time whose spares end half the curve of a plan that has none
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalCurve:
-    """The useful share of a plan by the seconds between checkpoints, its spares given, in one way to resume."""
-
-    recovery: Recovery
-    target: CheckpointTarget
-    seconds: tuple[float, ...]
-    share: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SparePoint:
-    """The useful share of run time with `racks` spare racks, by the best way to resume after a failure."""
-
-    racks: int
-    recovery: Recovery
-    target: CheckpointTarget
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,33 +281,31 @@ def exposure_of(plan: Plan) -> Exposure | None:
     )
 
 
-def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
-    """Trace the useful share of a plan's spares over the seconds between checkpoints, for each way to resume."""
+def interval_curves(exposure: Exposure) -> dict[tuple[Recovery, CheckpointTarget], list[tuple[float, float]]]:
+    """Trace a plan's useful share over the seconds between checkpoints, for each way to resume, as (x, y) pairs."""
     standing = exposure.standing(exposure.spare_racks)
     own = list(ways(exposure.job, spares=standing.spares))
     known = [float(way.interval_seconds) for way in own if 0 < way.interval_seconds < math.inf]
     if not known:
-        return []
+        return {}
     low = max(min(known) / FACTOR, float(exposure.job.step_seconds))
-    seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
-    found = []
+    seconds, curves = np.geomspace(low, max(known) * FACTOR, POINTS), {}
     for way in own:
         stretch = np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
         share = at_work_share(exposure.job, standing, way.recovery) / stretch
-        found.append(IntervalCurve(way.recovery, way.target, tuple(seconds.tolist()), tuple(share.tolist())))
-    return found
+        curves[way.recovery, way.target] = list(zip(seconds.tolist(), share.tolist(), strict=True))
+    return curves
 
 
-def spare_points(exposure: Exposure) -> list[SparePoint]:
+def spare_points(exposure: Exposure) -> list[tuple[int, float]]:
     """Trace the useful share over spare racks, to twice the plan's, or to those for 99 % of the time if it has none."""
     whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
     if not any(whole.values()):
         whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}
-    points: dict[int, SparePoint] = {}
+    points: dict[int, float] = {}
     for part in range(2 * STEPS + 1):
         racks = {site: round(count * part / STEPS) for site, count in whole.items()}
-        found = [(float(stretch), way) for stretch, way in stretches(exposure.job, exposure.standing(racks))]
+        found = [float(stretch) for stretch, _ in stretches(exposure.job, exposure.standing(racks))]
         if found:
-            stretch, way = min(found, key=lambda pair: pair[0])
-            points[sum(racks.values())] = SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)
-    return [points[number] for number in sorted(points)]
+            points[sum(racks.values())] = 1 / min(found)
+    return sorted(points.items())

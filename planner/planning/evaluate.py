@@ -19,7 +19,7 @@ from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.site import cost
-from planner.physics.spares import upkeep_of
+from planner.physics.spares import best_stretch
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
@@ -98,9 +98,9 @@ def evaluated(instance: Instance) -> Evaluation:
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
     try:
         metrics = step_prediction.metrics(instance, conditions, strategy)
-        upkeep = upkeep_of(instance, strategy, metrics.step_seconds)
-        if upkeep is not None:  # on a calendar, where failures count
-            metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / upkeep[1].stretch)
+        stretch = best_stretch(instance, strategy, metrics.step_seconds)
+        if stretch is not None:  # on a calendar, where failures count
+            metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / stretch)
         gpus = machine.rack.gpus
         # Its certificate proves nothing, since nothing was searched.
         given = Outcome(stop=Stop.LIMIT, solution=strategy, objective=metrics.days_to_train, solver="none")

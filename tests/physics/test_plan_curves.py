@@ -15,10 +15,10 @@ from worked_plan import STRATEGY, edited, small
 from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.physics.plan_physics import CLUSTER
 from planner.physics.recovery import CheckpointedJob, losses, way_at, ways
 from planner.physics.spares import (
     Upkeep,
+    best_stretch,
     exposure_of,
     interval_curves,
     min_spares,
@@ -26,7 +26,6 @@ from planner.physics.spares import (
     section,
     spare_points,
     stretches,
-    upkeep_of,
 )
 from planner.physics.training.transformer import total_parameters
 
@@ -58,7 +57,7 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
         return
     plan = failing(*names, target=target)
     x, u = plan.reliability, exposure_of(plan)
-    lines = {(c.recovery, c.target): c for c in interval_curves(u)}
+    lines = interval_curves(u)
     best = {
         (way.recovery, way.target): (float(way.interval_seconds), 1 / float(stretch))
         for stretch, way in stretches(u.job, u.standing(u.spare_racks))
@@ -68,25 +67,19 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
     assert own_share == pytest.approx(x.useful_share, rel=1e-9)
     assert own_share == max(share for _, share in best.values())
     assert lines.keys() == best.keys()
-    for way, c in lines.items():
-        seconds, share = best[way]
-        assert max(c.share) <= share * (1 + 1e-3)
-        assert c.seconds[0] >= plan.layout.metrics.step_seconds
-        assert c.seconds[0] <= seconds <= c.seconds[-1]
-        assert np.interp(seconds, c.seconds, c.share) == pytest.approx(share, rel=1e-2)
-    points = spare_points(u)
-    (at,) = (p for p in points if p.racks == sum(x.spare_racks_by_site.values()))
-    assert (at.recovery, at.target) == (x.recovery, x.checkpoint_target)
-    assert at.share == pytest.approx(x.useful_share, rel=1e-9)
-    assert [p.racks for p in points] == sorted({p.racks for p in points})
+    for way, curve in lines.items():
+        (seconds, share), (xs, ys) = best[way], zip(*curve, strict=True)
+        assert max(ys) <= share * (1 + 1e-3)
+        assert plan.layout.metrics.step_seconds <= xs[0] <= seconds <= xs[-1]
+        assert np.interp(seconds, xs, ys) == pytest.approx(share, rel=1e-2)
+    points = dict(spare_points(u))
+    assert points[sum(x.spare_racks_by_site.values())] == pytest.approx(x.useful_share, rel=1e-9)
     fewest = {
         s: max(1, n) if target else min_spares(u.needed[s], u.rack_availability, 0.99) for s, n in u.spare_racks.items()
     }
     sites = [[round(n * k / 12) for n in fewest.values()] for k in range(25)]
-    assert [p.racks for p in points] == sorted(
-        {sum(counts) for counts in sites if names != ("warm-spares",) or all(counts)}
-    )
-    assert all(b.share >= a.share for a, b in pairwise(points))
+    assert list(points) == sorted({sum(counts) for counts in sites if names != ("warm-spares",) or all(counts)})
+    assert all(after >= before for before, after in pairwise(points.values()))
 
 
 def test_a_plan_without_failures_has_no_curves() -> None:
@@ -110,10 +103,10 @@ def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
     lines = interval_curves(u)
     own = [float(way.interval_seconds) for _, way in stretches(u.job, u.standing(u.spare_racks))]
     low, high = max(min(own) / 20, plan.layout.metrics.step_seconds), 20 * max(own)
-    for c in lines:
-        assert len(c.seconds) == len(c.share) == 61
-        assert (c.seconds[0], c.seconds[-1]) == pytest.approx((low, high))
-        assert [b / a for a, b in pairwise(c.seconds)] == pytest.approx([(high / low) ** (1 / 60)] * 60)
+    for curve in lines.values():
+        seconds = [x for x, _ in curve]
+        assert len(curve) == 61 and (seconds[0], seconds[-1]) == pytest.approx((low, high))
+        assert [b / a for a, b in pairwise(seconds)] == pytest.approx([(high / low) ** (1 / 60)] * 60)
 
 
 @each("name", ["restart", "elastic"])
@@ -168,12 +161,18 @@ def question(racks: int | None = None, **rates: Any) -> Instance:
     return i.replaced(hardware__racks=racks)
 
 
-def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
-    """Return the least stretch over ways and targets, by a search of intervals, with its target and spare racks."""
+def best_by_search(i: Instance, targets: list[float], *, shares_state: bool = True) -> tuple[float, int]:
+    """Return the least stretch over ways and targets, by a search of intervals, with its spare racks."""
     r, p = Reliability.model_validate(i.reliability), i.workload.precision
     state_bytes = (p.parameter_bytes + p.optimizer_bytes) * total_parameters(i.workload.model)  # type: ignore[arg-type]
     job = CheckpointedJob(
-        r=r, gpus=40.0, replica_gpus=4.0, state_bytes=state_bytes, replicas=10, step_seconds=STEP, shares_state=True
+        r=r,
+        gpus=40.0,
+        replica_gpus=4.0,
+        state_bytes=state_bytes,
+        replicas=10,
+        step_seconds=STEP,
+        shares_state=shares_state,
     )
     fit, found = rack_availability(r, 4, 0), []
     for target in targets:
@@ -181,7 +180,7 @@ def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
         for way, own in stretches_by_search(job, 1 / float(job.stops_per_second), warm=spare > 0).items():
             short = 1 - mean_short(RACKS, RACKS + spare, fit) * 2 / 10  # of a rack two replicas
             left = short if way[0] == "elastic" else at_least(RACKS, RACKS + spare, fit)
-            found.append((own / left, target, spare))
+            found.append((own / left, spare))
     return min(found)
 
 
@@ -189,42 +188,39 @@ def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
 @each("targets", [[0.9], [0.0, 0.9], [0.5, 0.99, 0.9]])
 def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) -> None:
     i = question(recoveries=recoveries, spare_targets=targets)
-    found = upkeep_of(i, STRATEGY, STEP)
-    stretch, target, spare = best_share(i, targets)
-    assert found[1].stretch == pytest.approx(stretch, rel=1e-9)
-    assert (found[1].spare_target, found[1].spare_racks) == (target, {CLUSTER: spare})
-    assert (found[1].work_gpus, found[1].rails) == (4, 4)
-    assert found[1].rack_availability == pytest.approx(failing("restart").reliability.rack_availability)
+    assert best_stretch(i, STRATEGY, STEP) == pytest.approx(best_by_search(i, targets)[0], rel=1e-9)
 
 
-def test_the_job_is_that_of_the_layout() -> None:
-    """GPUs, those of a replica, replicas, step and checkpoint are the layout's own; with ZeRO state is shared."""
-    (job, _), plan = upkeep_of(question(), STRATEGY, STEP), failing("restart")  # type: ignore[misc]
-    assert (job.gpus, job.replica_gpus, job.replicas, job.step_seconds) == (40.0, 4, 10, STEP)
-    assert job.state_bytes == plan.reliability.checkpoint_bytes
-    for zero in (0, 1, 2):
-        (found, _) = upkeep_of(question(), replace(STRATEGY, zero_stage=zero), STEP)  # type: ignore[misc]
-        assert found.shares_state == (zero > 0)
+@each("zero", [0, 1, 2])
+def test_the_job_is_that_of_the_layout(zero: int) -> None:
+    """With ZeRO replicas share state, so that neighbours have copies; nothing else of the job changes."""
+    i = question(recoveries=["elastic"], spare_targets=[0.9])
+    found, wanted = (
+        best_stretch(i, replace(STRATEGY, zero_stage=zero), STEP),
+        best_by_search(i, [0.9], shares_state=zero > 0),
+    )
+    assert found == pytest.approx(wanted[0], rel=1e-9)
 
 
 def test_spares_stay_within_the_cluster() -> None:
     """Of 12 racks two are left to stand by; a cluster of too few racks for the layout itself gets no spares."""
     targets = [0.0, 0.5, 0.9, 0.999999]
-    i = question(12, recoveries=["restart"], spare_targets=targets)
-    wanted = best_share(i, [t for t in targets if best_share(i, [t])[2] <= 2])
-    found = upkeep_of(i, STRATEGY, STEP)
-    assert found is not None and found[1].stretch == pytest.approx(wanted[0], rel=1e-9)
-    free = upkeep_of(question(recoveries=["restart"], spare_targets=targets), STRATEGY, STEP)
-    assert free is not None and sum(free[1].spare_racks.values()) > 2 >= sum(found[1].spare_racks.values())
+    rates: dict[str, Any] = {"recoveries": ["restart"], "spare_targets": targets}
+    i, free = question(12, **rates), question(**rates)
+    few = [target for target in targets if best_by_search(i, [target])[1] <= 2]
+    assert best_stretch(i, STRATEGY, STEP) == pytest.approx(best_by_search(i, few)[0], rel=1e-9)
+    assert best_stretch(free, STRATEGY, STEP) == pytest.approx(best_by_search(i, targets)[0], rel=1e-9)
+    assert best_by_search(i, targets)[1] > 2 >= best_by_search(i, few)[1]
     for racks in (3, 10):
-        few = upkeep_of(question(racks, recoveries=["restart"], spare_targets=targets), STRATEGY, STEP)
-        assert few is not None and few[1].spare_racks == {CLUSTER: 0}
+        assert best_stretch(question(racks, **rates), STRATEGY, STEP) == pytest.approx(
+            best_by_search(i, [0.0])[0], rel=1e-9
+        )
 
 
 def test_where_failures_do_not_count() -> None:
     i = question()
-    assert upkeep_of(i.replaced(reliability=None), STRATEGY, STEP) is None
-    assert upkeep_of(i.replaced(workload__availability=0.9), STRATEGY, STEP) is None
+    assert best_stretch(i.replaced(reliability=None), STRATEGY, STEP) is None
+    assert best_stretch(i.replaced(workload__availability=0.9), STRATEGY, STEP) is None
 
 
 def test_racks_that_are_never_fit() -> None:
@@ -232,6 +228,6 @@ def test_racks_that_are_never_fit() -> None:
     parts = {"gpu": {"gpu_hours_per_event": 1, "repair_hours": 1e40}}
     i = question(parts=parts, recoveries=["restart"], spare_targets=[0.0])
     with pytest.raises(InputError, match="10 racks are never all fit for work") as error:
-        upkeep_of(i, STRATEGY, STEP)
+        best_stretch(i, STRATEGY, STEP)
     assert "give spare racks, shorter repairs" in str(error.value)
-    assert math.isfinite(best_share(question(), [0.9])[0])
+    assert math.isfinite(best_by_search(question(), [0.9])[0])

@@ -246,16 +246,16 @@ def stops(plan: Plan) -> Shown:
     y_axis = charts.ChartAxis("time that trains", lambda share: f"{100 * share:.4g} %")
     if seconds is not None and (curves := interval_curves(exposure)):
         lines = []
-        for index, curve in enumerate(curves):
-            way = "elastic" if curve.recovery == "elastic" else f"{curve.recovery.replace('-', ' ')}, {curve.target}"
-            lines.append(charts.ChartLine(way, list(zip(curve.seconds, curve.share, strict=True)), index))
+        for index, ((recovery, target), curve) in enumerate(curves.items()):
+            way = "elastic" if recovery == "elastic" else f"{recovery.replace('-', ' ')}, {target}"
+            lines.append(charts.ChartLine(way, curve, index))
         x_axis = charts.ChartAxis("between checkpoints", lambda x: duration(x).replace(".0 ", " "), TIMES, log=True)
         alt = f"Time that trains by checkpoint interval: the plan has {percent(useful)} at {duration(seconds)}"
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
-        marks = [mark for mark in charts.even_marks(0, points[-1].racks) if mark == round(mark)]
-        line = charts.ChartLine("", [(float(point.racks), point.share) for point in points], 0)
+        marks = [mark for mark in charts.even_marks(0, points[-1][0]) if mark == round(mark)]
+        line = charts.ChartLine("", [(float(racks), share) for racks, share in points], 0)
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"
         yield charts.Picture(charts.curve(alt, [line], (float(racks), useful), x_axis, y_axis), SPARES)
