@@ -7,8 +7,8 @@ from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
-from planner.physics.site.cost import Run, facility_mw, it_mw, pools_mw, rack_of
 from planner.physics.site.cost import bill as bill_of
+from planner.physics.site.cost import facility_mw, it_mw, pools_mw, rack_of, run_section
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
@@ -83,7 +83,7 @@ def _run(physics: PlanPhysics, days: float | None) -> RunPlan | None:
     if instance.grid is None:
         mw = {CLUSTER: pools_mw(instance) + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())}
     authorities = {place.site.id: place.authority.id for place in physics.standing}
-    return Run(instance, days, money, mw, authorities).section()
+    return run_section(instance, days, money, mw, authorities)
 
 
 def total_usd(physics: PlanPhysics) -> float | None:

@@ -6,9 +6,8 @@ prices; costs that all plans of an instance share are added.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 from planner.instance.base_types import Frozen
@@ -164,127 +163,101 @@ class Bought:
     key: str  # of the instance that states its life
 
 
-@dataclass(frozen=True)
-class Run:
-    """The cost of a run of some days: power in MW and balancing authority of each site, and the bill of purchases."""
+def _bought(instance: Instance, capex: Mapping[str, float]) -> tuple[Bought, ...]:
+    """Return the purchases of a run: racks, or those of each pool, and the fabric."""
+    hardware, kind = instance.hardware, "rack_replacement"
+    pools = [
+        Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
+        for i, x in enumerate(hardware.pools)
+        if not isinstance(x.rack, str)
+    ]
+    if pools:
+        return tuple(pools)
+    bought = [Bought("racks", kind, capex["racks"], rack_of(hardware).life_years, "hardware.rack.life_years")]
+    if "fabric" in capex:
+        life, key = (instance.operation or Operation()).fabric_life_years, "operation.fabric_life_years"
+        bought.append(Bought("fabric", "fabric_replacement", capex["fabric"], life, key))
+    return tuple(bought)
 
-    instance: Instance
-    days: float
-    bill: Cost
-    mw: Mapping[str, float]
-    authority: Mapping[str, str]
 
-    @property
-    def operation(self) -> Operation:
-        """Return the costs of a run's operation but energy priced by a grid; unset where the instance states none."""
-        return self.instance.operation or Operation()
+def _replaced_usd(bought: Iterable[Bought], years: float, before: float, until: float) -> dict[str, float]:
+    """Compute the USD of replacements of a run by part, of those after the end of one of its years until another's."""
+    usd: dict[str, float] = {}
+    for item in bought:
+        if item.life_years is not None:
+            one, other = (replacements(years, item.life_years, year) for year in (before, until))
+            usd[item.part] = usd.get(item.part, 0.0) + item.usd * (other - one)
+    return usd
 
-    @property
-    def years(self) -> float:
-        """Return the years of operation for which a run's costs are counted."""
-        given = self.instance.limits.operation_years
-        return years_of(self.days) if given is None else given
 
-    @cached_property
-    def bought(self) -> tuple[Bought, ...]:
-        """Return the purchases of a run: racks, or those of each pool, and the fabric."""
-        hardware, capex, kind = self.instance.hardware, self.bill.capex_usd, "rack_replacement"
-        bought = [
-            Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
-            for i, x in enumerate(hardware.pools)
-            if not isinstance(x.rack, str)
-        ]
-        if bought:
-            return tuple(bought)
-        bought = [Bought("racks", kind, capex["racks"], rack_of(hardware).life_years, "hardware.rack.life_years")]
-        if "fabric" in capex:
-            life, key = self.operation.fabric_life_years, "operation.fabric_life_years"
-            bought.append(Bought("fabric", "fabric_replacement", capex["fabric"], life, key))
-        return tuple(bought)
+def _not_counted(instance: Instance, bill: Cost, bought: Iterable[Bought], *, sited: bool) -> Iterator[str]:
+    """Yield the keys of the instance that would add to the cost of a run and are left out."""
+    operation = instance.operation or Operation()
+    if instance.grid is not None and not sited:
+        yield "grid"  # the sites are not chosen
+    if instance.network is not None and "fabric" not in bill.capex_usd:
+        yield "network"  # the fabric is not designed
+    if instance.grid is None and operation.energy_usd_per_mwh is None:
+        yield "operation.energy_usd_per_mwh"
+    yield from (item.key for item in bought if item.life_years is None)
+    for key in ("maintenance_share_per_year", "staff_usd_per_year"):
+        if getattr(operation, key) is None:
+            yield f"operation.{key}"
 
-    @cached_property
-    def sites(self) -> dict[str, SiteRun]:
-        """Return each site's power and energy in a run, with cost and CO2 where price and carbon are known."""
-        grid, operation, runs = self.instance.grid, self.operation, {}
-        areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
-        for name, mw in sorted(self.mw.items()):
-            priced = operation if grid is None else areas.get(self.authority.get(name, ""))
-            price, carbon = (None, None) if priced is None else (priced.energy_usd_per_mwh, priced.carbon_kg_per_mwh)
-            mwh = energy_mwh(mw, self.years)
-            runs[name] = SiteRun(
-                facility_mw=mw,
-                energy_mwh=mwh,
-                usd_per_mwh=price,
-                energy_usd=None if price is None else mwh * price,
-                carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
-            )
-        return runs
 
-    @property
-    def upkeep_usd_per_year(self) -> dict[str, float]:
-        """Return a run's yearly costs in USD by part; parts whose price is unknown are left out."""
-        operation, found = self.operation, {}
-        drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
-        if all(price is not None for _, price in drawn):
-            found["energy"] = sum(energy_mwh(mw, 1.0) * (price or 0.0) for mw, price in drawn)
-        if operation.maintenance_share_per_year is not None:
-            found["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in self.bought)
-        if operation.staff_usd_per_year is not None:
-            found["staff"] = operation.staff_usd_per_year
-        return found | {part: usd for part, usd in self.bill.opex_usd_per_year.items() if part != "energy"}
+def run_section(
+    instance: Instance, days: float, bill: Cost, mw: Mapping[str, float], authority: Mapping[str, str]
+) -> RunPlan:
+    """Compute the energy and cost of a run of `days` days, by power in MW and balancing authority of each site.
 
-    def by_year(self) -> tuple[YearRun, ...]:
-        """List the costs of a run's years one by one, of a long run the first `MAX_YEARS`."""
-        runs = []
-        for year in range(min(MAX_YEARS, math.ceil(self.years - ROUNDING))):
-            part = min(1.0, self.years - year)
-            usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
-            for item in self.bought:
-                if item.life_years is not None:
-                    before, after = (replacements(self.years, item.life_years, at) for at in (year - 1, year))
-                    spent = item.usd * (after - before)
-                    usd[item.part] = usd.get(item.part, 0.0) + spent
-            runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
-        return tuple(runs)
-
-    def not_counted(self) -> Iterator[str]:
-        """Yield the keys of the instance that would add to the cost of a run and are left out."""
-        operation, grid = self.operation, self.instance.grid
-        if grid is not None and not self.authority:
-            yield "grid"  # the sites are not chosen
-        if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
-            yield "network"  # the fabric is not designed
-        if grid is None and operation.energy_usd_per_mwh is None:
-            yield "operation.energy_usd_per_mwh"
-        yield from (item.key for item in self.bought if item.life_years is None)
-        for key in ("maintenance_share_per_year", "staff_usd_per_year"):
-            if getattr(operation, key) is None:
-                yield f"operation.{key}"
-
-    def section(self) -> RunPlan:
-        """Return the plan's section of the energy and cost of a run."""
-        tokens, usd = self.instance.workload.tokens, {"capital": sum(self.bill.capex_usd.values())}
-        usd |= {name: yearly * self.years for name, yearly in self.upkeep_usd_per_year.items()}
-        for item in self.bought:
-            if item.life_years is not None:
-                spent = item.usd * replacements(self.years, item.life_years)
-                usd[item.part] = usd.get(item.part, 0.0) + spent
-        total = sum(usd.values())
-        carbon = [site.carbon_tonnes for site in self.sites.values()]
-        return RunPlan(
-            days=self.days,
-            years=self.years,
-            replacements={item.name: replacements(self.years, item.life_years) for item in self.bought},
-            usd=usd,
-            total_cost_of_ownership_usd=total,
-            usd_per_million_tokens=total / tokens * 1e6,
-            energy_mwh=sum(site.energy_mwh for site in self.sites.values()),
-            energy_joules_per_token=sum(self.mw.values()) * HOURS_PER_DAY * self.days * JOULES_PER_MWH / tokens,
-            carbon_tonnes=None if any(value is None for value in carbon) else sum(value or 0.0 for value in carbon),
-            sites=self.sites,
-            by_year=self.by_year(),
-            not_counted=tuple(self.not_counted()),
+    Costs are counted for its years of operation, with cost and CO2 of a site's energy where price and carbon are known.
+    """
+    operation, grid, tokens = instance.operation or Operation(), instance.grid, instance.workload.tokens
+    given = instance.limits.operation_years
+    years, bought = years_of(days) if given is None else given, _bought(instance, bill.capex_usd)
+    areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
+    sites: dict[str, SiteRun] = {}
+    for name, load in sorted(mw.items()):
+        priced = operation if grid is None else areas.get(authority.get(name, ""))
+        price, carbon = (None, None) if priced is None else (priced.energy_usd_per_mwh, priced.carbon_kg_per_mwh)
+        mwh = energy_mwh(load, years)
+        sites[name] = SiteRun(
+            facility_mw=load,
+            energy_mwh=mwh,
+            usd_per_mwh=price,
+            energy_usd=None if price is None else mwh * price,
+            carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
         )
+    yearly: dict[str, float] = {}  # by part; parts whose price is unknown are left out
+    if all(site.usd_per_mwh is not None for site in sites.values()):
+        yearly["energy"] = sum(energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in sites.values())
+    if operation.maintenance_share_per_year is not None:
+        yearly["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in bought)
+    if operation.staff_usd_per_year is not None:
+        yearly["staff"] = operation.staff_usd_per_year
+    yearly |= {part: usd for part, usd in bill.opex_usd_per_year.items() if part != "energy"}
+    by_year, power = [], sum(mw.values())
+    for year in range(min(MAX_YEARS, math.ceil(years - ROUNDING))):
+        part = min(1.0, years - year)
+        spent = {name: usd * part for name, usd in yearly.items()} | _replaced_usd(bought, years, year - 1, year)
+        by_year.append(YearRun(years=part, energy_mwh=energy_mwh(power, part), usd=spent))
+    usd = {"capital": sum(bill.capex_usd.values())} | {name: each * years for name, each in yearly.items()}
+    usd |= _replaced_usd(bought, years, -1, math.inf)
+    total, carbons = sum(usd.values()), [site.carbon_tonnes for site in sites.values()]
+    return RunPlan(
+        days=days,
+        years=years,
+        replacements={item.name: replacements(years, item.life_years) for item in bought},
+        usd=usd,
+        total_cost_of_ownership_usd=total,
+        usd_per_million_tokens=total / tokens * 1e6,
+        energy_mwh=sum(site.energy_mwh for site in sites.values()),
+        energy_joules_per_token=power * HOURS_PER_DAY * days * JOULES_PER_MWH / tokens,
+        carbon_tonnes=None if any(value is None for value in carbons) else sum(value or 0.0 for value in carbons),
+        sites=sites,
+        by_year=tuple(by_year),
+        not_counted=tuple(_not_counted(instance, bill, bought, sited=bool(authority))),
+    )
 
 
 def section(
@@ -298,12 +271,12 @@ def section(
     """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:
         mw = {site.id: site.facility_mw for site in sites.sites}
-        return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
+        return run_section(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites})
     if instance.hardware.pools:
         drawn = pools_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
-    return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()
+    return run_section(instance, days, bill, {CLUSTER: drawn}, {})
 
 
 WATTS_PER_MW = 1e6

@@ -32,7 +32,7 @@ YEAR_DAYS = 365.0
 def of(days: float, mw: float = 1.0, **changes: object) -> RunPlan:
     """Return the run of a site of EAST that draws so much, bought for $1,500."""
     i = instance_with(**(ALL | changes))
-    return cost.Run(i, days, BILL, {"e1": mw}, {"e1": "EAST"}).section()
+    return cost.run_section(i, days, BILL, {"e1": mw}, {"e1": "EAST"})
 
 
 def test_a_run_by_hand() -> None:
