@@ -16,15 +16,13 @@ from planner.physics.recovery import (
     NO_LINKS,
     CheckpointedJob,
     GpuLinks,
-    fewest_stops,
-    min_stretch,
-    part_stops_per_gpu_second,
-)
-from planner.physics.spares import (
     checkpoint_bytes,
     counted,
     enough_share,
+    fewest_stops,
     job_of,
+    min_stretch,
+    part_stops_per_gpu_second,
     rack_availability,
     standing_of,
     stretches,

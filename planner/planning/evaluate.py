@@ -18,8 +18,8 @@ from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
 from planner.physics import step_errors
+from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
-from planner.physics.spares import best_stretch
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors

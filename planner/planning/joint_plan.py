@@ -23,7 +23,7 @@ from planner.models.joint.joint_world import JointPlan, JointSolution
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
 from planner.models.joint.tied_plans import freed_of_rules
-from planner.physics import no_tick, spares, ticking
+from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.network.transport import Locality
@@ -101,7 +101,7 @@ def plan_of(
         job = calendar.job(
             column.d, column.replica_gpus, metrics.step_seconds, shares_state=column.zero > 0, lanes=column.lanes
         )
-        reliability = spares.section(job, choice.upkeep, metrics.step_days_to_train)
+        reliability = recovery.section(job, choice.upkeep, metrics.step_days_to_train)
     return Plan(
         **solved_with(instance, options),
         status=joint.status,

@@ -63,7 +63,7 @@ AREAS = {
         ("models/joint", "checks/joint", *CHECKS),
     ),
     "reliability": (
-        ("physics/recovery.py", "physics/spares.py", *_checks("reliability")),
+        ("physics/recovery.py", *_checks("reliability")),
         (
             *(f"physics/test_{x}.py" for x in ("best_interval", "link_stops", "plan_curves")),
             "checks/reliability", "planning/test_evaluate.py", *CHECKS,

@@ -8,7 +8,7 @@ import numpy as np
 from worked_plan import edited, small
 
 from planner.instance.hardware import Reliability
-from planner.physics import recovery, spares
+from planner.physics import recovery
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob, Way, ways
 from planner.physics.training.transformer import total_parameters
@@ -41,10 +41,10 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     rates = RATES | {"recoveries": list(recoveries)}
     plan, r = small(reliability=rates), Reliability.model_validate(rates)
     layout, racks, p = plan.layout, PlanPhysics(plan=plan).racks_in_use, plan.instance.workload.precision
-    fit, d, m = spares.rack_availability(r, 4, 0), layout.data_parallel, layout.metrics
-    count = {s: spares.min_spares(n, fit, target) for s, n in racks.items()}
-    enough = math.prod(spares.enough_share(n, count[s], fit) for s, n in racks.items())
-    short = layout.replicas_per_rack * sum(spares.mean_short(n, count[s], fit) for s, n in racks.items())
+    fit, d, m = recovery.rack_availability(r, 4, 0), layout.data_parallel, layout.metrics
+    count = {s: recovery.min_spares(n, fit, target) for s, n in racks.items()}
+    enough = math.prod(recovery.enough_share(n, count[s], fit) for s, n in racks.items())
+    short = layout.replicas_per_rack * sum(recovery.mean_short(n, count[s], fit) for s, n in racks.items())
     state = total_parameters(plan.instance.workload.model) * (p.parameter_bytes + p.optimizer_bytes)
     job = CheckpointedJob(
         r=r, gpus=float(layout.gpus_used), replica_gpus=layout.gpus_used / d, state_bytes=state, replicas=d,

@@ -21,14 +21,16 @@ from planner.physics.recovery import (
     CheckpointedJob,
     best_interval,
     best_interval_seconds,
+    enough_share,
     inverse_share_there,
     losses,
+    mean_short,
+    min_spares,
     min_stretch,
     restart_stretch,
     way_at,
     ways,
 )
-from planner.physics.spares import enough_share, mean_short, min_spares
 
 GOLDEN = (Decimal(5).sqrt() - 1) / 2
 SEEDS = range(4)

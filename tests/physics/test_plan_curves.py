@@ -15,17 +15,20 @@ from worked_plan import STRATEGY, edited, small
 from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.physics.recovery import CheckpointedJob, losses, way_at, ways
-from planner.physics.spares import (
+from planner.physics.recovery import (
+    CheckpointedJob,
     Upkeep,
     best_stretch,
     exposure_of,
     interval_curves,
+    losses,
     min_spares,
     rack_availability,
     section,
     spare_points,
     stretches,
+    way_at,
+    ways,
 )
 from planner.physics.training.transformer import total_parameters
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.models import rack_order
 from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
-from planner.physics.spares import min_spares
+from planner.physics.recovery import min_spares
 
 AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns

@@ -21,9 +21,8 @@ from planner.models.joint.stage_split import Column, LayerSplit
 from planner.models.joint.strategy_space import JointProblem, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
-from planner.physics.recovery import lanes_to_choose
+from planner.physics.recovery import Upkeep, lanes_to_choose
 from planner.physics.site import cost
-from planner.physics.spares import Upkeep
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline

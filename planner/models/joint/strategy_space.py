@@ -20,8 +20,7 @@ from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.recovery import fewest_stops
-from planner.physics.spares import checkpoint_bytes, counted
+from planner.physics.recovery import checkpoint_bytes, counted, fewest_stops
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import LayerBytes, Weights, weights_of

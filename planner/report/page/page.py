@@ -11,9 +11,9 @@ from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
 from planner.instance.grid import Grid
 from planner.physics.plan_physics import layout_faults
+from planner.physics.recovery import exposure_of, interval_curves, spare_points
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.parallel_strategy import read_strategy

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
-from planner.physics.spares import counted as counted_stops
+from planner.physics.recovery import counted as counted_stops
 from planner.physics.training import step_prediction
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, PoolsPlan, ReliabilityPlan

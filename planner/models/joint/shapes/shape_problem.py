@@ -19,8 +19,7 @@ from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import Floats, Ints, StrategyRows
 from planner.models.joint.time_bounds import RowConditions, terms
-from planner.physics.recovery import Way
-from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
+from planner.physics.recovery import SpareEffect, Upkeep, Way, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
