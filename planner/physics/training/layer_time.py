@@ -1,7 +1,7 @@
 """Compute the seconds of parts of a training step: a layer's passes, exchanges between ranks, and once-a-step parts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -418,34 +418,26 @@ class ReplicaGroup:
     slowdown: Num = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaExchange:
-    """The seconds in which a site's replicas reduce-scatter or gather layer weights: fixed, and by byte."""
+def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> Callable[..., Num]:
+    """Return the seconds in which a group's replicas reduce-scatter or gather layer weights, by bytes of an element.
 
-    weights: Weights
-    steps_seconds: Num  # whatever the bytes
-    seconds_per_byte: Num  # of the weights that every token uses
-    seconds_per_expert_byte: Num  # of routed experts
-
-    def seconds(self, element_bytes: float, *, layers: Num = 1.0, end: Num = 0.0) -> Num:
-        """Compute the seconds to exchange the weights of `layers` layers and `end` embeddings once."""
-        shared = (layers * self.weights.shared + end * self.weights.end) * element_bytes
-        experts = layers * self.weights.experts * element_bytes
-        return self.steps_seconds + shared * self.seconds_per_byte + experts * self.seconds_per_expert_byte
-
-
-def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
-    """Return the exchange of layer weights over a group's replicas: inside the rack, then between racks by NICs."""
+    They are exchanged inside the rack, then between racks by NICs: those of `layers` layers (1), `end` embeddings (0).
+    """
     # Routed experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
-    if not weights.experts:
-        return ReplicaExchange(weights, steps, by_byte, 0.0)
-    gpus = inside * s.tensor_parallel
-    near = np.maximum(1, gpus // s.expert_parallel)
-    far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
-    more_steps, by_expert_byte = reduce_scatter_terms((scale_up(m, near), nic(m, far, slowdown)))
-    return ReplicaExchange(weights, steps + more_steps, by_byte, by_expert_byte)
+    more_steps, by_expert_byte = 0.0, 0.0
+    if weights.experts:
+        gpus = inside * s.tensor_parallel
+        near = np.maximum(1, gpus // s.expert_parallel)
+        far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
+        more_steps, by_expert_byte = reduce_scatter_terms((scale_up(m, near), nic(m, far, slowdown)))
+
+    def seconds(element_bytes: float, *, layers: Num = 1.0, end: Num = 0.0) -> Num:
+        shared = (layers * weights.shared + end * weights.end) * element_bytes
+        return steps + more_steps + shared * by_byte + layers * weights.experts * element_bytes * by_expert_byte
+
+    return seconds
 
 
 def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
@@ -479,8 +471,8 @@ def data_parallel_tail_seconds(
     exchange, rate = replica_exchange(m, s, w, group), m.software.data_efficiency
 
     def reduced_and_spread(layers: Num, end: Num) -> tuple[Num, Num]:
-        reduced = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
-        return reduced / rate, exchange.seconds(spread_bytes, layers=layers, end=end) / rate if zero_stage < 3 else 0.0
+        reduced = exchange(m.precision.gradient_bytes, layers=layers, end=end)
+        return reduced / rate, exchange(spread_bytes, layers=layers, end=end) / rate if zero_stage < 3 else 0.0
 
     reduce, spread = reduced_and_spread(1.0, 0.0)
     last = sum(reduced_and_spread(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
@@ -506,10 +498,10 @@ def sharding_traffic_seconds(
     if zero_stage < 2:
         return 0.0, 0.0
     exchange = replica_exchange(m, s, w, group)
-    reduce = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
+    reduce = exchange(m.precision.gradient_bytes, layers=layers, end=end)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = exchange.seconds(operations.gathered_bytes(m), layers=layers, end=end)
+    gather = exchange(operations.gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
 
 

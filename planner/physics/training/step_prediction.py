@@ -345,7 +345,7 @@ def once_parts(
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
         exchanges = (layer_time.replica_exchange(m, s, w, each) for each in groups)
-        one, two = (exchange.seconds(m.precision.gradient_bytes) for exchange in exchanges)
+        one, two = (exchange(m.precision.gradient_bytes) for exchange in exchanges)
         ring = (two - one) / m.software.data_efficiency * (2 if zero == 0 else 1)  # without steps inside a rack
         most = np.maximum(1.0, layers / np.asarray(v))
         # In flight: a layer's gradients being reduced, or all of a chunk's that its backward pass did not hide.

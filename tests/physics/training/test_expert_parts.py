@@ -165,7 +165,7 @@ def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: 
     expected = inside * 0.5 + between * 2
     expected += (near - 1) * 0.5 + (near - 1) / near * size / 100 + (far - 1) * 2 + (far - 1) / far * size / near / 10
     group = layer_time.ReplicaGroup(8 // t, 3)
-    assert layer_time.replica_exchange(machine(), s, experts, group).seconds(4) == pytest.approx(expected)
+    assert layer_time.replica_exchange(machine(), s, experts, group)(4) == pytest.approx(expected)
 
 
 def test_the_busiest_rank_sets_the_time_of_experts() -> None:

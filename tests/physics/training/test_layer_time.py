@@ -351,10 +351,10 @@ GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 def test_shards_between_racks() -> None:
     """1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate."""
     where, one_rack, alone = (machine(), HALF, WEIGHTS), replace(GROUP, racks=1), ReplicaGroup(1, 1, slowdown=2.0)
-    assert layer_time.replica_exchange(*where, GROUP).seconds(4) == pytest.approx(REDUCE)
-    assert layer_time.replica_exchange(*where, GROUP).seconds(2) == pytest.approx(GATHER)
-    assert layer_time.replica_exchange(*where, one_rack).seconds(4) == pytest.approx(1.5 + 11.52)
-    assert layer_time.replica_exchange(*where, alone).seconds(4) == 0
+    assert layer_time.replica_exchange(*where, GROUP)(4) == pytest.approx(REDUCE)
+    assert layer_time.replica_exchange(*where, GROUP)(2) == pytest.approx(GATHER)
+    assert layer_time.replica_exchange(*where, one_rack)(4) == pytest.approx(1.5 + 11.52)
+    assert layer_time.replica_exchange(*where, alone)(4) == 0
 
 
 @each("zero", [0, 1, 2, 3])
@@ -408,7 +408,7 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     tail = tail_of(m, 0, 1e6)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
     assert tail_of(m, 0, 1e6, end=1) - tail == pytest.approx(
-        2 * float(layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP).seconds(4))
+        2 * float(layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP)(4))
     )
 
 

@@ -84,7 +84,7 @@ class Layer:
         ends, w = 2.0 if self.s.pipeline_parallel == 1 else 1.0, weights_of(self.m, self.s.shape)
         exchange = layer_time.replica_exchange(self.m, self.s.shape, w, group)
         sizes = bytes_of.get(self.s.zero_stage, [])
-        sent = sum(float(exchange.seconds(size, layers=0.0, end=ends)) for size in sizes)
+        sent = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
         return max(0.0, sent - head_seconds(self.m, self.s.shape)) + self.m.software.sharding_exposed * sent
 
     def exposed(self, layers: int, send: float) -> float:
