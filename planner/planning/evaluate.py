@@ -179,7 +179,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         most = math.floor(tokens / instance.workload.sequence_length)
         known["microbatches_per_step"] = max(1, most // (replicas * sequences))
     together = max(1, gpus // (known["stages_per_rack"] * unit))
-    strategy = parallel_strategy.read_strategy({"replicas_per_rack": together} | known)
+    strategy = parallel_strategy.strategy_of({"replicas_per_rack": together} | known)
     for fault in _contradictions(instance, strategy, given["data_parallel"]):
         raise InputError(f"evaluate: {fault}")
     return strategy

@@ -88,7 +88,7 @@ def scaling_laws() -> Iterator[Row]:
     }
     two = points["chinchilla-2"]
     data, size = (
-        {k: float(transformer.fit_power_law(two["flop"], two[what]).at(c)) / 1e12 for k, c in budgets.items()}
+        {k: transformer.fitted_power_law(two["flop"], two[what], c) / 1e12 for k, c in budgets.items()}
         for what in ("tokens", "parameters")
     )
     yield Row("budget, 6 months", "1e27 FLOP", 519, budgets["6 months"] / 1e27, why="180 days at the whole sparse peak")
@@ -103,7 +103,7 @@ def scaling_laws() -> Iterator[Row]:
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
-            n = float(transformer.fit_power_law(law["flop"], law["parameters"]).at(c)) / 1e12
+            n = transformer.fitted_power_law(law["flop"], law["parameters"], c) / 1e12
             why = "the size hangs on the choice of approach"
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
     loss = LossLaw.model_validate(points["parametric-2022"])

@@ -152,31 +152,19 @@ class PowerNetwork:
     @cached_property
     def bridges(self) -> dict[int, Integers]:
         """Return grid corridors of one circuit whose loss splits an island, each with the nodes on one of its sides."""
-        # Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
-        around: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
-        for line, (i, j) in enumerate(zip(self.a.tolist(), self.b.tolist(), strict=True)):
-            around[i].append((j, line))
-            around[j].append((i, line))
-        number, low = [-1] * self.nodes, [0] * self.nodes
-        order: list[int] = []
-        spans: dict[int, tuple[int, int]] = {}
-        for root in range(self.nodes):
-            stack = [(root, -1, 0)] if number[root] < 0 else []
-            while stack:
-                node, by, k = stack.pop()
-                if k == 0:
-                    number[node] = low[node] = len(order)
-                    order.append(node)
-                if k < len(around[node]):
-                    stack.append((node, by, k + 1))
-                    other, line = around[node][k]
-                    if number[other] < 0:
-                        stack.append((other, line, 0))
-                    elif line != by:
-                        low[node] = min(low[node], number[other])
-                elif stack:
-                    low[stack[-1][0]] = min(low[stack[-1][0]], low[node])
-                    if low[node] == number[node] and self.circuits[by] == 1:
-                        spans[by] = (number[node], len(order))
-        visited = np.asarray(order, dtype=np.int64)
-        return {line: visited[i:j] for line, (i, j) in sorted(spans.items())}
+        import networkx as nx
+
+        graph = nx.MultiGraph()
+        graph.add_nodes_from(range(self.nodes))
+        graph.add_edges_from(zip(self.a.tolist(), self.b.tolist(), range(len(self.a)), strict=True))
+        # The side is the subtree that hangs on the corridor: nodes that follow each other in depth-first order.
+        order, size = list(nx.dfs_preorder_nodes(graph)), [1] * self.nodes
+        place = {node: number for number, node in enumerate(order)}
+        for above, below in reversed(list(nx.dfs_edges(graph))):
+            size[above] += size[below]
+        visited, sides = np.asarray(order, dtype=np.int64), dict[int, Integers]()
+        for ends in nx.bridges(graph):
+            (line,), below = graph.get_edge_data(*ends), max(ends, key=place.__getitem__)
+            if self.circuits[line] == 1:
+                sides[line] = visited[place[below] : place[below] + size[below]]
+        return dict(sorted(sides.items()))

@@ -1,6 +1,6 @@
 """The parallel strategy, one layout in full: its degrees, its racks, and the `layout` section that states it.
 
-`read_strategy` and `write_layout` are the only reader and writer of that section. Replicas fill whole blocks of racks;
+`strategy_of` and `write_layout` are the only reader and writer of that section. Replicas fill whole blocks of racks;
 what is not given is the plainest choice: even layers, and stages packed as ranks are ordered.
 """
 
@@ -247,20 +247,15 @@ def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]
         yield f"schedule {strategy.schedule}: {software.name} has {', '.join(software.schedules)}"
 
 
-def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
-    """Read a parallel strategy from the keys of a `layout` section; a key left out takes the field's default."""
-    values: dict[str, Any] = {}
+def strategy_of(layout: LayoutPlan | Mapping[str, Any]) -> ParallelStrategy:
+    """Read a parallel strategy from a plan's layout, or some keys of one; a key left out takes the field's default."""
+    layout, values = dict(layout), dict[str, Any]()
     for field in fields(ParallelStrategy):
         key = LAYOUT_KEYS.get(field.name, field.name)
         if key in layout:
             values[field.name] = tuple(layout[key]) if isinstance(layout[key], list) else layout[key]
     by_site = sorted(layout["data_parallel_by_site"].items())
     return ParallelStrategy(**(values | {"data_parallel_by_site": tuple(replicas for _, replicas in by_site)}))
-
-
-def strategy_of(layout: LayoutPlan) -> ParallelStrategy:
-    """Read the parallel strategy of a plan's layout."""
-    return read_strategy(dict(layout))
 
 
 def shape_values(shape: LayerShape) -> dict[str, Any]:

@@ -143,13 +143,12 @@ class LayerKind:
 
 def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
     """Return the kinds of layers of a model, by FFN and attention; windows go to the routed layers first."""
-    routed = 0 if model.experts is None else model.layers - model.experts.dense_layers
-    narrow = model.window_layers if model.window is not None else 0
+    both = min(model.moe_layers, model.window_layers)
     counts = {
-        (True, True): min(routed, narrow),
-        (True, False): routed - min(routed, narrow),
-        (False, True): narrow - min(routed, narrow),
-        (False, False): model.layers - routed - (narrow - min(routed, narrow)),
+        (True, True): both,
+        (True, False): model.moe_layers - both,
+        (False, True): model.window_layers - both,
+        (False, False): model.layers - model.moe_layers - model.window_layers + both,
     }
     return tuple(LayerKind(layers=n, routed=r, window=model.window if w else None) for (r, w), n in counts.items() if n)
 
@@ -177,26 +176,14 @@ def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class PowerLaw:
-    """A power law of a Transformer's size, a line in logarithms: log10 y = slope·log10 x + intercept."""
-
-    slope: float
-    intercept: float
-
-    def at(self, x: Num) -> Num:
-        """Compute the value of the power law at x."""
-        return 10.0 ** (self.slope * np.log10(x) + self.intercept)
-
-
-def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
-    """Fit a power law by least squares of the points' logarithms. ValueError: not of two different positive x."""
+def fitted_power_law(x: Sequence[float], y: Sequence[float], at: float) -> float:
+    """Fit a line to logarithms of points by least squares; return its y at an x. ValueError: not of two positive x."""
     if len(x) != len(y) or len(set(x)) < 2 or min(*x, *y) <= 0:
         raise ValueError("a power law needs equally many positive x and y, at two different x or more")
     u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))
     du = u - u.mean()
     slope = float(du @ (w - w.mean()) / (du @ du))
-    return PowerLaw(slope, float(w.mean() - slope * u.mean()))
+    return float(10.0 ** (slope * np.log10(at) + float(w.mean() - slope * u.mean())))
 
 
 def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0) -> Num:
@@ -212,7 +199,7 @@ def training_flop(parameters: Num, tokens: Num) -> Num:
 def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
     """Return the parameters of the best model for a budget of FLOP, by points or a loss (Hoffmann 2022, eqs. 4, 10)."""
     if isinstance(law, PointsLaw):
-        return float(fit_power_law(law.flop, law.parameters).at(flop))
+        return fitted_power_law(law.flop, law.parameters, flop)
     # The N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C.
     alpha, beta, together = law.alpha, law.beta, law.alpha + law.beta
     return float((alpha * law.a / (beta * law.b)) ** (1 / together) * (flop / 6) ** (beta / together))

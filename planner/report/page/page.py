@@ -16,7 +16,7 @@ from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
 from planner.physics.training.memory import memory_by_stage
-from planner.physics.training.parallel_strategy import read_strategy
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
@@ -147,7 +147,7 @@ def memory_of_stages(plan: Plan) -> Shown:
     layout = plan.layout
     if layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(layout)):
         return
-    sizes = memory_by_stage(machine_of(plan.instance), read_strategy(layout.model_dump()))
+    sizes = memory_by_stage(machine_of(plan.instance), strategy_of(layout))
     parts = {name: size.tolist() for name, size in sizes.items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory: list[charts.StageMemory] = []

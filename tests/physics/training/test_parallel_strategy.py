@@ -48,7 +48,7 @@ def test_keys_of_the_section_are_fields_of_the_plan() -> None:
 
 
 def test_lists_of_a_plan_become_tuples() -> None:
-    assert ps.read_strategy(LAYOUT.model_dump(mode="json")) == ps.strategy_of(LAYOUT)
+    assert ps.strategy_of(LAYOUT.model_dump(mode="json")) == ps.strategy_of(LAYOUT)
 
 
 def test_a_strategy_of_a_shape_has_that_shape() -> None:
@@ -64,7 +64,7 @@ def test_what_a_layout_leaves_out_divides_nothing() -> None:
     assert (shape.gpus, shape.context_parallel, shape.expert_parallel, shape.tensor_inner) == (4, 1, 1, 1)
     names = ("context_parallel", "expert_parallel", "tensor_parallel_inner", "schedule", "stages_per_rack")
     section = {k: v for k, v in LAYOUT.model_dump(mode="json").items() if k not in names}
-    read = ps.read_strategy({k: v for k, v in section.items() if k != "recomputed_layers_per_stage"})
+    read = ps.strategy_of({k: v for k, v in section.items() if k != "recomputed_layers_per_stage"})
     assert (read.context_parallel, read.expert_parallel, read.tensor_inner, read.stages_per_rack) == (1, 1, 1, 1)
     assert (read.schedule, read.recomputed_layers_per_stage) == ("1f1b", ())
 
