@@ -381,7 +381,7 @@ def objective(physics: PlanPhysics) -> float | None:
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return None
-    if any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
+    if any(any(edge.prices) for edge in req.fibre.edges.values()):
         return req.capex_usd(physics, design)
     return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
 

@@ -156,7 +156,7 @@ class StepTimeBound(ColumnTimes):
         if self.zero_stage is None:  # the CPU's overhead alone
             return self.cut.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
-        counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
+        counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, (most, most))
         each = self.pipeline, self.sharded, None, counts, self.group, self.layers, self.chunk, self.send
         parts = step_prediction.once_parts(*each, alone=True)
         ends = parts.pop("end_sharding")
@@ -411,7 +411,7 @@ class PipelineSplits(ColumnTimes):
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
-        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else schedule.Rounds(most, most)
+        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else (most, most)
         found = []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)

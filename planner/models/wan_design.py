@@ -103,7 +103,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     demands += wan.traffic_demands(links, request.sites, net.node)
     for demand in demands:
         rtt(demand.a, demand.b)
-    priced = any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values())
+    priced = any(any(edge.prices) for edge in net.edges.values())
     return WanData(
         grid=grid,
         wan=links,

@@ -82,7 +82,7 @@ class Row:
 
 def chinchilla_layer_forward_flop(model: Model, sequence: int) -> float:
     """Compute the forward FLOP of one layer and sequence, 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
-    products = transformer.gemm_flop(transformer.layer_parameters(model, active=True), sequence)
+    products = 2 * transformer.layer_parameters(model, active=True) * sequence
     scores = transformer.attention_score_flop(model, sequence, 1, causal=False)
     return float(products + scores + 3 * model.heads * sequence**2)
 
@@ -94,7 +94,7 @@ def chinchilla_forward_flop(model: Model, sequence: int) -> float:
     dense layers all count as the prevailing kind.
     """
     return model.layers * chinchilla_layer_forward_flop(model, sequence) + 2 * float(
-        transformer.gemm_flop(transformer.embedding_parameters(model), sequence)
+        2 * transformer.embedding_parameters(model) * sequence
     )
 
 

@@ -88,11 +88,12 @@ def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: 
     return float(link_capex_usd(wan, yearly, waves))
 
 
-Fabrics = Mapping[str, SiteFabric]  # by site
-
-
 def bill(
-    instance: Instance, racks: int, sites: SitesPlan | None, fabrics: Fabrics | None, design: WanPlan | None = None
+    instance: Instance,
+    racks: int,
+    sites: SitesPlan | None,
+    fabrics: Mapping[str, SiteFabric] | None,
+    design: WanPlan | None = None,
 ) -> Cost:
     """Compute a plan's bill in USD by part, counted years included; the WAN is priced as designed, else by links."""
     pools = instance.hardware.pools
@@ -266,7 +267,7 @@ def section(
     bill: Cost,
     racks: int,
     sites: SitesPlan | None = None,
-    fabrics: Fabrics | None = None,
+    fabrics: Mapping[str, SiteFabric] | None = None,
 ) -> RunPlan:
     """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:

@@ -181,14 +181,8 @@ class Edge:
     b: str
     route_km: float
     max_pairs: int
-    pair_usd: float
-    wavelength_usd: float
+    prices: tuple[float, float]  # of a fibre pair and of a wavelength, in USD
     cut: bool
-
-    @property
-    def prices(self) -> tuple[float, float]:
-        """Return the prices of a fibre pair and of a wavelength on this stretch, in USD."""
-        return self.pair_usd, self.wavelength_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +229,15 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
 
 def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = True) -> Edge:
     km = edge.route_km or great_circle_km(*start, *end) * wan.route_factor
+    pair_usd = km * wan.fibre_usd_per_route_km if edge.usd_per_pair is None else edge.usd_per_pair
+    wavelength_usd = wan.wavelength_usd if edge.wavelength_usd is None else edge.wavelength_usd
     return Edge(
         id=edge.name,
         a=edge.a,
         b=edge.b,
         route_km=km,
         max_pairs=edge.max_fibre_pairs or wan.max_fibre_pairs,
-        pair_usd=km * wan.fibre_usd_per_route_km if edge.usd_per_pair is None else edge.usd_per_pair,
-        wavelength_usd=wan.wavelength_usd if edge.wavelength_usd is None else edge.wavelength_usd,
+        prices=(pair_usd, wavelength_usd),
         cut=cut,
     )
 
@@ -340,7 +335,7 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
         lit = [set(route) for route in routes(net, network, start, other, wan.routes)]
     prices = []
     for edges in ([net.edges[name] for name in sorted(one)] for one in lit):
-        prices.append((math.fsum(edge.pair_usd for edge in edges), math.fsum(edge.wavelength_usd for edge in edges)))
+        prices.append((math.fsum(edge.prices[0] for edge in edges), math.fsum(edge.prices[1] for edge in edges)))
     return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
 
 

@@ -12,7 +12,7 @@ from planner.physics import Num
 from planner.physics.training import operations
 from planner.physics.training.memory import Weights, layer_bytes, repeated_modules
 from planner.physics.training.operations import KINDS, Kind, LayerOperation, LayerShape, Machine
-from planner.physics.training.schedule import PipelineCounts, rounds_of
+from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.transformer import LayerKind, layer_kinds
 
 SECONDS_PER_DAY = 86_400
@@ -479,13 +479,14 @@ def data_parallel_tail_seconds(
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
-    chunks, rounds = counts.virtual_stages, counts.rounds or rounds_of(counts.micro_batches, counts.pipeline)
+    chunks, p, micro_batches = counts.virtual_stages, counts.pipeline, counts.micro_batches
+    first, final = counts.rounds or (np.minimum(micro_batches, p), (micro_batches - 1) % p + 1)  # p, or the fewer left
     if "parameters" in m.software.overlaps:
-        before = exposed_behind_chunks(spread, times.forward_seconds, layers, chunks, rounds.first)
+        before = exposed_behind_chunks(spread, times.forward_seconds, layers, chunks, first)
     if zero_stage >= 2:
         return reduce + before + last
     if "gradients" in m.software.overlaps:
-        after = exposed_behind_chunks(reduce, times.backward_seconds, layers, chunks, rounds.last)
+        after = exposed_behind_chunks(reduce, times.backward_seconds, layers, chunks, final)
     return before + after + last
 
 

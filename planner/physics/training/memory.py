@@ -37,7 +37,7 @@ def weights_of(m: Machine, s: LayerShape) -> Weights:
     dense = transformer.dense_layer_parameters(model) / s.tensor_parallel
     if experts is None:
         return Weights(shared=dense, experts=0.0, end=end, front=dense)
-    routed = experts.count * transformer.expert_parameters(model)
+    routed = experts.count * transformer.ffn_parameters(model, experts.ffn)
     rest = (transformer.layer_parameters(model) - routed) / s.tensor_parallel
     return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
@@ -260,7 +260,7 @@ def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0
     to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
     """
     model = m.model
-    one = w.shared + (0.0 if model.experts is None else transformer.expert_parameters(model))
+    one = w.shared + (0.0 if model.experts is None else transformer.ffn_parameters(model, model.experts.ffn))
     dense = w.front - transformer.attention_parameters(model) / s.tensor_parallel
     return m.software.weight_gradient_copy_bytes * (one + np.minimum(front, 1) * dense)
 

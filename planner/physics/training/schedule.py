@@ -47,26 +47,13 @@ def bubble_seconds(
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """Rounds of a pipeline schedule: micro-batches through one chunk before the next, in the first and last round."""
-
-    first: Num
-    last: Num
-
-
-@dataclass(frozen=True, slots=True)
 class PipelineCounts:
-    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and rounds if given."""
+    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and of rounds if given."""
 
     pipeline: Num
     virtual_stages: Num
     micro_batches: Num
-    rounds: Rounds | None = None
-
-
-def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
-    """Return the micro-batches of the first and last round of a pipeline schedule: p, or the fewer that there are."""
-    return Rounds(np.minimum(micro_batches, pipeline), (micro_batches - 1) % pipeline + 1)
+    rounds: tuple[Num, Num] | None = None  # micro-batches through one chunk before the next, in the first and the last
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:

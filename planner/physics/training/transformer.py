@@ -26,20 +26,14 @@ def attention_parameters(model: Model) -> int:
     return down + queries + keys_values + model.heads * latent.head_value * model.hidden
 
 
-def _ffn_weights(model: Model, width: int) -> int:
+def ffn_parameters(model: Model, width: int) -> int:
+    """Count the weights of a Transformer's FFN of some width: a dense layer's, or an expert's."""
     return (3 if model.gated_ffn else 2) * model.hidden * width
-
-
-def expert_parameters(model: Model) -> int:
-    """Count the weights of one routed expert of a Transformer layer."""
-    if model.experts is None:
-        raise ValueError(f"model {model.name!r} has no experts")
-    return _ffn_weights(model, model.experts.ffn)
 
 
 def dense_layer_parameters(model: Model) -> int:
     """Return the weights of one layer with a dense FFN: 12·h² for the plain GPT (Narayanan 2021, eq. 2, no biases)."""
-    return attention_parameters(model) + _ffn_weights(model, model.ffn_width)
+    return attention_parameters(model) + ffn_parameters(model, model.ffn_width)
 
 
 def layer_parameters(model: Model, *, active: bool = False) -> int:
@@ -47,9 +41,9 @@ def layer_parameters(model: Model, *, active: bool = False) -> int:
     # A dense layer, or attention, router, shared and routed experts (arXiv 2412.19437, eqs. 12-15).
     if model.experts is None:
         return dense_layer_parameters(model)
-    shared = attention_parameters(model) + _ffn_weights(model, model.experts.shared_ffn)
+    shared = attention_parameters(model) + ffn_parameters(model, model.experts.shared_ffn)
     routed = model.experts.per_token if active else model.experts.count
-    return shared + model.hidden * model.experts.count + routed * expert_parameters(model)
+    return shared + model.hidden * model.experts.count + routed * ffn_parameters(model, model.experts.ffn)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -78,11 +72,6 @@ def active_parameters(model: Model, *, embedding: bool = False) -> int:
     return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
 
-def gemm_flop(parameters: Num, tokens: Num) -> Num:
-    """Compute the FLOP of multiplying `tokens` rows by a Transformer's matrices of `parameters` weights."""
-    return 2 * parameters * tokens
-
-
 def attention_score_flop(
     model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None
 ) -> Num:
@@ -106,7 +95,7 @@ def attention_score_flop(
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
     """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention (Narayanan 2021, appendix)."""
     # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT; tokens use their top-k experts only.
-    products = gemm_flop(_over_layers(model, active=True), micro_batch * sequence)
+    products = 2 * _over_layers(model, active=True) * (micro_batch * sequence)
     full = attention_score_flop(model, sequence, micro_batch, causal=causal)
     windowed = attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window)
     return products + (model.layers - model.window_layers) * full + model.window_layers * windowed
@@ -114,7 +103,7 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
 
 def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
     """Compute the FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice that backward."""
-    head = gemm_flop(embedding_parameters(model), sequence)
+    head = 2 * embedding_parameters(model) * sequence
     return 3 * (layers_forward_flop(model, sequence, 1, causal=causal) + head) / sequence
 
 

@@ -250,8 +250,8 @@ def test_without_a_graph_all_places_are_joined() -> None:
     assert set(net.edges) == {"A-B", "A-E", "B-E"} and not any(net.access.values()) and not apart
     for e in net.edges.values():
         km = 1.5 * wan.great_circle_km(*at[e.a], *at[e.b])
-        assert (e.route_km, e.pair_usd) == (pytest.approx(km), pytest.approx(11 * km))
-        assert (e.wavelength_usd, e.max_pairs, e.cut) == (500.0, 3, True)
+        assert (e.route_km, e.prices[0]) == (pytest.approx(km), pytest.approx(11 * km))
+        assert (e.prices[1], e.max_pairs, e.cut) == (500.0, 3, True)
         assert found[e.a, e.b] == pytest.approx(km)
     assert wan.link_prices(w, {s: at[s] for s in "BA"}) == (pytest.approx(11 * found["A", "B"]), 500.0)
 
@@ -265,8 +265,8 @@ def test_an_edge_has_its_own_terms_or_the_common_ones() -> None:
     )  # fmt: skip
     edges = wan.fibre_of(w, {"A": NEAR["A"]}).edges
     km = 1.5 * wan.great_circle_km(*NODES["a"], *NODES["b"])
-    assert (edges["a-b"].route_km, edges["a-b"].pair_usd, edges["a-b"].max_pairs) == (km, 11 * km, 5)
-    assert (edges["b-c"].route_km, edges["b-c"].pair_usd, edges["b-c"].max_pairs) == (9, 0, 2)
+    assert (edges["a-b"].route_km, edges["a-b"].prices[0], edges["a-b"].max_pairs) == (km, 11 * km, 5)
+    assert (edges["b-c"].route_km, edges["b-c"].prices[0], edges["b-c"].max_pairs) == (9, 0, 2)
     assert edges["A access"].route_km == pytest.approx(access_km("A", "a")) and not edges["A access"].cut
 
 
@@ -295,7 +295,7 @@ def test_the_price_of_an_edge_by_the_year() -> None:
     """Nine wavelengths take two pairs of eight: 2·300 + 9·40 dollars, each over its life, repaid with interest."""
     # A yearly payment is worth what it costs: discounted year by year its sum is the price.
     w = wide([("a", "b", 1)], fibre_life_years=10)
-    edge = wan.Edge(id="x", a="a", b="b", route_km=1, max_pairs=9, pair_usd=300, wavelength_usd=40, cut=True)
+    edge = wan.Edge(id="x", a="a", b="b", route_km=1, max_pairs=9, prices=(300, 40), cut=True)
     prices = SitePrices(
         building_usd_per_it_mw=0, interconnection_usd_per_mw=0, site_usd=0, discount_rate=0.1, site_life_years=20,
         it_life_years=4,

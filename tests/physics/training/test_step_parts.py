@@ -150,7 +150,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
         x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
     )
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
-    rounds = schedule.Rounds(min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p))
+    rounds = min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)
     tail = layer_time.data_parallel_tail_seconds(
         x.m, s.shape, weights_of(x.m, s.shape),
         ReplicaGroup(s.replicas_per_rack, s.group_racks(8), slowdown=c.allreduce_slowdown),
