@@ -15,11 +15,10 @@ from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
 from planner.physics.network import transport
-from planner.physics.network.clos_fabric import BLOCKS, Design
+from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
-from planner.physics.network.links import Ints
 from planner.physics.network.transport import FreeUplinks, free_uplinks, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area

@@ -15,8 +15,20 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design, unwirable
-from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, half_rate_tbps
-from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
+from planner.physics.network.fabric_designs import (
+    FAMILIES,
+    Bill,
+    bill,
+    design_fault,
+    design_for,
+    half_rate_tbps,
+    lane_gbps,
+    lanes_of,
+    media_of,
+    port_splits,
+    same_ports,
+    spare_ports,
+)
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric

@@ -16,10 +16,9 @@ from planner.files import csv_text
 from planner.formats import slurm
 from planner.formats.topology_files import site_rows
 from planner.formats.topology_rows import tree
-from planner.physics.network.clos_fabric import Design
+from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
-from planner.physics.network.links import Ints
 from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan

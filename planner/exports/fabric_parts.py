@@ -21,9 +21,15 @@ from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, 
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
-from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, switch_counts
-from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
+from planner.physics.network.clos_fabric import Design, Ints, Metres
+from planner.physics.network.fabric_designs import (
+    NO_MEDIUM,
+    WAN_GATEWAY,
+    MediaTable,
+    StageCables,
+    media_of,
+    switch_counts,
+)
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric

@@ -20,7 +20,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.instance.workload import Model
 from planner.physics import Num
-from planner.physics.network.links import lanes_of
+from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of

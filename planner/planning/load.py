@@ -19,8 +19,7 @@ from planner.instance.network import MAX_TIERS, Switch
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.validate import Faults, validated
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
-from planner.physics.network.fabric_designs import FAMILIES
-from planner.physics.network.links import lanes_of
+from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 from planner.units import counted

@@ -27,8 +27,7 @@ from planner.exports.fabric_parts import BuiltFabric, built_fabric, up_to_cm
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_designs
-from planner.physics.network.fabric_designs import lay, switch_counts
-from planner.physics.network.links import NO_MEDIUM, MediaTable
+from planner.physics.network.fabric_designs import NO_MEDIUM, MediaTable, lay, switch_counts
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.report.statements.sites_and_fabric import fabric

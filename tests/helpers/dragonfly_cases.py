@@ -8,7 +8,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.links import spare_ports
+from planner.physics.network.fabric_designs import spare_ports
 from planner.physics.network.transport import wan_ports
 
 

@@ -15,8 +15,7 @@ from planner.instance.network import Switch
 from planner.models import FabricRequest
 from planner.physics.network.clos_fabric import Design, unwirable
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import bill
-from planner.physics.network.links import spare_ports
+from planner.physics.network.fabric_designs import bill, spare_ports
 
 FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
 

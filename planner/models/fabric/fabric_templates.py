@@ -34,8 +34,7 @@ from planner.models.fabric.link_prices import LinkPrices, Mode, switch_modes
 from planner.models.fabric.site_mode import Pins, SiteMode, Trees
 from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import RackPorts, bill, design_for, switch_usd
-from planner.physics.network.links import same_ports
+from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.solvers.signals import Deadline
 from planner.units import counted

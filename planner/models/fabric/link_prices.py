@@ -12,24 +12,19 @@ import numpy as np
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import Floats
+from planner.physics.network.clos_fabric import Metres, Places, adjacent_metres
+from planner.physics.network.dragonfly import group_metres, group_wan_links
 from planner.physics.network.fabric_designs import (
     FAMILIES,
+    MediaTable,
     by_reach,
     endpoint_factor,
     flat_usd,
-    media_table,
-    rails_together,
-)
-from planner.physics.network.links import (
-    MediaTable,
-    Metres,
-    Places,
-    adjacent_metres,
-    group_metres,
-    group_wan_links,
     lane_gbps,
     lanes_of,
+    media_table,
     port_splits,
+    rails_together,
 )
 
 Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all

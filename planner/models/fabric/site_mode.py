@@ -24,8 +24,7 @@ from planner.models.fabric.design_table import (
 )
 from planner.models.fabric.link_prices import LinkPrices, Mode, Prices, times
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network.fabric_designs import switch_usd
-from planner.physics.network.links import spare_ports
+from planner.physics.network.fabric_designs import spare_ports, switch_usd
 from planner.physics.network.transport import wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2

@@ -14,8 +14,7 @@ import numpy as np
 from planner.models.fabric.design_table import NO_OPTIONS, ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
 from planner.models.fabric.site_mode import TOLERANCE, SiteMode, Trees, members
 from planner.models.fabric.site_traffic import ALLREDUCES, FLOWS, LeafLoads
-from planner.physics.network.fabric_designs import by_reach
-from planner.physics.network.links import spare_ports
+from planner.physics.network.fabric_designs import by_reach, spare_ports
 
 NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 MOST_TOPS = 4096  # sets of spines and cores over pods of all leaf domains that are kept

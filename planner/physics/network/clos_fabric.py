@@ -1,4 +1,4 @@
-"""Counts of a multi-plane, rail-optimised Clos fabric of up to four tiers that can be wired with equal bundles.
+"""Counts and cables of a multi-plane, rail-optimised Clos fabric of up to four tiers wired with equal bundles.
 
 Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one
 leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves.
@@ -27,14 +27,84 @@ has a port for each lane.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance.network import Floor
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
+Ints = NDArray[np.int64]
+Metres = NDArray[np.float64]
+CableRun = tuple[Metres, Ints | int]  # lengths, and how many cables there are of each
+Ends = tuple[Ints, Ints, Ints, Ints]  # low switch, its port, high switch, its port
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The cables of a fabric between two tiers: how many there are, and the ends of any of them by number."""
+
+    low: str
+    high: str
+    count: int
+    ends: Callable[[Ints], Ends]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The floor of one site, which gives cable lengths: rack k's hosts in row k // n at place k % n, n racks a row."""
+
+    floor: Floor
+    racks: int
+    _runs: dict[int, Metres] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def _sums(self) -> Metres:
+        """Sum the floor coordinates of the first n racks, from which middles of cable ends are computed."""
+        floor, hosts = self.floor, np.arange(self.racks) // self.floor.hosts_per_rack
+        # Unless the floor states the racks of a row, it is about as wide as it is deep.
+        square = math.sqrt(-(-self.racks // floor.hosts_per_rack) * floor.row_pitch_m / floor.rack_pitch_m)
+        row, place = np.divmod(hosts, floor.racks_per_row or max(1, round(square)))
+        at = np.stack([place * floor.rack_pitch_m, row * floor.row_pitch_m], axis=1)
+        return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
+
+    def middle(self, first: Ints, after: Ints) -> Metres:
+        """Return the middle of racks `first` to `after` - 1, where cables end, in metres along and across the rows."""
+        last = np.minimum(after, self.racks)
+        middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
+        return middle
+
+    def runs(self, size: int) -> Metres:
+        """Return the middles of consecutive runs of `size` racks on the floor, where their cables end, in metres."""
+        if size not in self._runs:
+            begin = np.arange(0, self.racks, size)
+            self._runs[size] = self.middle(begin, begin + size)
+        return self._runs[size]
+
+    def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
+        """Return the length in metres of cables between places: on trays along and across rows, and at the ends."""
+        # `spread`: both ends are switches, which are in network racks around the middle and not all in one.
+        along, across = np.abs(one - other).T
+        length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
+        return length
+
+    def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
+        """Return the cable length in metres from the middle of each run of `size` racks to that of `around` racks."""
+        # Runs of either follow each other from the site's first rack; the last may be smaller.
+        own = self.runs(size)
+        middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
+        return self.metres(own, middles, spread=spread)
+
+
+def adjacent_metres(places: Places) -> Metres:
+    """Return the length in metres of a cable between two switches placed at one middle."""
+    middle = np.zeros((1, 2))
+    return places.metres(middle, middle, spread=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,18 +39,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.physics import Num
-from planner.physics.network.clos_fabric import TIERS, Design
-from planner.physics.network.links import (
+from planner.physics.network.clos_fabric import (
+    TIERS,
     CableRun,
+    Design,
     Ends,
     Ints,
+    Metres,
     Places,
     Stage,
     adjacent_metres,
-    group_metres,
-    group_wan_links,
 )
 
+PAIRS = 1 << 18  # cables between groups measured at a time: 2 MB an array, however many groups there are
 MOST_COMPARED = 1 << 20  # ends of cables over all turns of the halves of groups: of more cables, fewer turns
 
 
@@ -403,3 +404,18 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 def unevenness(switches: Num, links: Num) -> Num:
     """Bound a dragonfly switch's links over the mean, ceil(links / switches) over links / switches, links in turn."""
     return 1 + (switches - 1) / links
+
+
+def group_metres(places: Places, pod: int) -> Iterator[Metres]:
+    """Yield the metres of links between each pair of groups of `pod` racks, in pieces of `PAIRS` or one group's."""
+    middle = places.runs(pod)
+    groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
+    for at in range(0, len(groups), step):
+        low, high = np.nonzero(groups[at : at + step, None] < groups)
+        if len(low):
+            yield places.metres(middle[at + low], middle[high], spread=True)
+
+
+def group_wan_links(ports: int, groups: int, across: int) -> Ints:
+    """Count the links of a WAN gateway to each place of groups: `across` groups at a place, the links in turn."""
+    return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))

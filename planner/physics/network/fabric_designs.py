@@ -1,4 +1,4 @@
-"""Fabric families, the designs of each, and the cables of a design port to port and in metres, with cost and power.
+"""Fabric families, their designs, ports and media, and cables port to port and in metres, with cost and power.
 
 A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """
@@ -14,30 +14,57 @@ import numpy as np
 
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
-from planner.instance.network import FabricFamily, Floor, Network, Switch
-from planner.physics.network.clos_fabric import TIERS, Design
+from planner.instance.network import FabricFamily, Floor, Medium, Network, Spares, Switch
+from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Metres, Places, Stage
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.links import (
-    LANE_TOLERANCE,
-    CableRun,
-    Ends,
-    Ints,
-    MediaTable,
-    Metres,
-    Places,
-    Stage,
-    lane_gbps,
-    lanes_of,
-    media_of,
-    port_splits,
-    same_ports,
-    spare_ports,
-)
 from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 
+LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
+ROUNDING = 1e-9  # relative, of sums of lengths
+NO_MEDIUM = -1  # index of the medium where none reaches
 MAX_LANES = 16  # of a NIC: an instance allows no more
 MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow the arrays of its cables
+
+
+def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
+    """Count the lanes over which a GPU's NIC is split: the fewest with which a switch's ports carry it."""
+    return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
+
+
+def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
+    """Compute the rate in Gb/s of one of a NIC's lanes, at which its link to a leaf runs."""
+    return nic_bytes_per_second * 8 / 1e9 / lanes
+
+
+def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
+    """List the parts that a leaf's port towards GPUs can be split into, each of which carries a NIC or a lane of it."""
+    splits = (1 << n for n in range(switch.breakout.bit_length()))
+    return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
+
+
+def same_ports(one: Switch, other: Switch) -> bool:
+    """Return whether links join two switch models: ports of one rate, as many planes, and one price of links."""
+    return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)
+
+
+def spare_ports(used: int, spares: Spares) -> int:
+    """Count the ports of a leaf to keep free of links for `used` ones: a share of them, and enough for failures."""
+    # The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
+    failure_chance = spares.failure_chance
+    by_share = math.ceil(used * spares.share - 1e-9)
+    if failure_chance <= 0:
+        return by_share
+    if failure_chance >= 1:
+        return used
+    log_odds = math.log(failure_chance) - math.log1p(-failure_chance)
+    term = used * math.log1p(-failure_chance)
+    below, n = math.exp(term), 0
+    while 1 - below > spares.shortage_chance and n < used:
+        term += math.log((used - n) / (n + 1)) + log_odds
+        below += math.exp(term)
+        n += 1
+    return max(by_share, n)
 
 
 class RackPorts(NamedTuple):
@@ -320,6 +347,51 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
     if tier == "core" and design.tiers > 3:
         return index // design.zone_cores % design.zones // design.zones_across
     return np.zeros_like(index)
+
+
+def media_of(network: Network) -> tuple[Medium, ...]:
+    """Return the cable media of a network that loading has resolved; TypeError where some are still names."""
+    named = [medium for medium in network.media if isinstance(medium, str)]
+    if named:
+        raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
+    return tuple(medium for medium in network.media if not isinstance(medium, str))
+
+
+@dataclass(frozen=True, slots=True)
+class MediaTable:
+    """The cable media of a network as columns, to price links of many lengths at once."""
+
+    price_usd: Metres
+    usd_per_m: Metres
+    watts: Metres
+    ends: Metres  # of the stretches of length in each of which one medium is the cheapest
+    cheapest: Ints  # of each stretch, and behind them none
+
+    @classmethod
+    def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
+        """Return the table of some cable media, where a watt over the years is worth `usd_per_watt`."""
+        columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
+        reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
+        # A medium gives way to another at its reach, or where their prices are the same.
+        powered, other = price + watts * usd_per_watt, per_m[:, None] - per_m
+        same = (powered - powered[:, None])[other != 0] / other[other != 0]
+        ends = np.unique(np.concatenate([reach, same[(same > 0) & (same < reach.max(initial=0.0))]]))
+        inside = (ends + np.concatenate([[0.0], ends[:-1]])) / 2
+        each = np.where(inside <= reach[:, None], powered[:, None] + per_m[:, None] * inside, np.inf)
+        cheapest = each.argmin(axis=0) if len(media) else np.empty(0, np.int64)
+        return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
+
+    def choose(self, metres: Metres) -> Ints:
+        """Return for each cable length the cheapest medium that reaches, power counted, by index; else NO_MEDIUM."""
+        # A length of sums of pitches may be above its reach by their rounding.
+        chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
+        return chosen
+
+    def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
+        """Return USD and watts of a link of each length in metres; an infinite price where no medium reaches."""
+        at = self.choose(metres)
+        usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
+        return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])
 
 
 @dataclass(frozen=True, slots=True)

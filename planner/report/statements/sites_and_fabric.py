@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
-from planner.physics.network.links import lane_gbps, media_of, port_splits
+from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricPlan, PlacementPlan, SiteFabric, SitesPlan, Tier, TransportFactor, WanPlan

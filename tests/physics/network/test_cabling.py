@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.instance.network import Floor, Spares
-from planner.physics.network.clos_fabric import Design, unwirable
-from planner.physics.network.fabric_designs import lay, lengths
-from planner.physics.network.links import Places, spare_ports
+from planner.physics.network.clos_fabric import Design, Places, unwirable
+from planner.physics.network.fabric_designs import lay, lengths, spare_ports
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
 GOOD = Design(

@@ -15,8 +15,14 @@ from planner.instance.network import FabricFamily, Spares
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.fabric_designs import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of, switch_counts
-from planner.physics.network.links import spare_ports
+from planner.physics.network.fabric_designs import (
+    MAX_LANES,
+    MAX_WAN_PORTS,
+    design_fault,
+    design_of,
+    spare_ports,
+    switch_counts,
+)
 from planner.physics.network.transport import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
 from planner.planning.site_fabrics import site_fabric
