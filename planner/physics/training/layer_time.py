@@ -134,31 +134,18 @@ def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
     return Level(ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
-def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
-    """Count the bytes of keys and values that one TP rank gathers of a layer and micro-batch, all ranks' together."""
+def context_exchange(m: Machine, s: LayerShape, slowdown: float) -> tuple[float, float]:
+    """Compute the seconds of passing keys and values round CP ranks in a pass (Thakur 2005), and those of the NIC."""
+    # A hierarchical all-gather of what all ranks of one TP rank have: inside the rack, then over c racks, where each
+    # GPU carries its share over its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown.
+    if s.context_parallel == 1:
+        return 0.0, 0.0
     model, latent = m.model, m.model.latent_attention
     elements = 2 * model.kv * model.head if latent is None else latent.kv_rank + latent.head_rope  # of a token
-    return s.micro_batch * m.sequence * elements / s.tensor_parallel * m.precision.collective_bytes
-
-
-def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdown: float) -> float:
-    """Compute the exposed seconds of passing keys and values round CP ranks in a pass (Thakur 2005); twice backward."""
-    # Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
-    # hierarchical all-gather: inside the rack, then over c racks, where each GPU carries its share over
-    # its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown.
-    if s.context_parallel == 1:
-        return 0.0
-    levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
-    time = float(all_gather(keys_and_values_bytes(m, s), levels)) + m.software.collective_seconds
-    return max(0.0, time - attention) if "context" in m.software.overlaps else time
-
-
-def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> float:
-    """Compute the seconds that a layer's exchange of keys and values over CP ranks takes of the NIC in a pass."""
-    if s.context_parallel == 1:
-        return 0.0
+    size = s.micro_batch * m.sequence * elements / s.tensor_parallel * m.precision.collective_bytes
     near, far = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
-    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))  # none inside a rack
+    whole = float(all_gather(size, (near, far))) + m.software.collective_seconds
+    return whole, float(all_gather(size / near.ranks, (far,)))  # none inside a rack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +320,9 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
     """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
     ops = operations.layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
-    context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
+    context, _ = context_exchange(m, s, nic_slowdown)
+    if "context" in m.software.overlaps:  # exposed is the time beyond attention
+        context = max(0.0, context - _sum(ops.forward, "attention"))
     work = math.fsum(o.seconds for o in ops.forward)
     expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
     repeated, selective = _repeated(m, s, kind, ops.forward, expert)

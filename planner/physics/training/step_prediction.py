@@ -15,18 +15,12 @@ from planner.instance.instance import Instance
 from planner.physics import Num, step_errors
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
-from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, context_nic_seconds, exposed_tail_seconds
+from planner.physics.training import layer_time, memory, schedule, transformer
+from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, exposed_tail_seconds
 from planner.physics.training.memory import stage_gradient_bytes, weights_of, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
-from planner.physics.training.transformer import (
-    front_by_stage,
-    front_layers,
-    model_flop_per_token,
-    smaller_chunks_first,
-)
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
 
@@ -101,7 +95,7 @@ class Pipeline:
     @property
     def first_excess_seconds(self) -> float:
         """Return the seconds that front layers and embedding add to the first stage a micro-batch; may be negative."""
-        return front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
+        return transformer.front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
         """Compute the seconds of a send between stages of different racks: a fixed part, and the NIC's, slowed."""
@@ -118,7 +112,7 @@ def pipeline_of(
     """
     m = padded(machine, shape)
     times = front = layer_time.layer_times(m, shape, transport_slowdown)
-    if front_layers(m.model):
+    if transformer.front_layers(m.model):
         # A dense layer takes as long however many ranks divide the experts.
         fronts, dense = {} if fronts is None else fronts, replace(shape, expert_parallel=min(shape.expert_parallel, 2))
         if dense not in fronts:
@@ -133,7 +127,7 @@ def pipeline_of(
         front=front,
         head=head_seconds(m, shape) + head,
         embedding=embedding_seconds(m, shape) + embedding,
-        context_nic=context_nic_seconds(m, shape, transport_slowdown),
+        context_nic=layer_time.context_exchange(m, shape, transport_slowdown)[1],
         send_at_rate=one,
         send_per_slowdown=two - one,
     )
@@ -206,13 +200,13 @@ def least_layers(x: Pipeline) -> int:
     """Count the layers that lower bounds of a step may assume, each of a usual layer's time: at most the model's."""
     # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
-    spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
+    spared = transformer.front_layers(model) * max(0.0, -x.front_excess_seconds)
     return max(1, model.layers - math.ceil(spared / usual - 1e-9))
 
 
 def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
     """Count the fewest layers of a first stage whose first chunk, the largest, holds all dense front layers."""
-    return max(virtual_stages, (front_layers(x.machine.model) - 1) * virtual_stages + 1)
+    return max(virtual_stages, (transformer.front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
 def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
@@ -224,7 +218,7 @@ def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layer
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
     """Return for each pipeline stage the first one whose unequal chunks wait as long: the first, last, or another."""
     stages = np.arange(pipeline)
-    least = int(smaller_chunks_first(x.machine.model, 0))
+    least = int(transformer.smaller_chunks_first(x.machine.model, 0))
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
 
 
@@ -236,7 +230,7 @@ def excess_seconds(
     last = stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
-    first = bool(smaller_chunks_first(x.machine.model, stage))
+    first = bool(transformer.smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
@@ -369,7 +363,7 @@ def step_breakdown(
     n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
     waits = np.array([excess_seconds(x, sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
-    front = np.array(front_by_stage(machine.model, strategy.layers_per_stage, v))
+    front = np.array(transformer.front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
@@ -403,7 +397,7 @@ def metrics(
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
     days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
-    flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
+    flop, peak = tokens * transformer.model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
     gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.

@@ -175,14 +175,14 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
     assert layer_time.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
 
 
-@each(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.256)])
+@each(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.128)])
 def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
-    """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks."""
-    # They run beside the attention's 0.256 s, or before it.
-    assert layer_time.context_exchange_seconds(machine(overlaps=overlaps), shape(c=2), 0.256, 1.0) == pytest.approx(
-        exposed
-    )
-    assert layer_time.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
+    """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks, once and twice backward."""
+    # They run beside the attention's 0.128 s, or before it.
+    times = layer_time.kind_times(machine(overlaps=overlaps), shape(c=2), DENSE)
+    assert times.parts["context_parallel"] == pytest.approx(3 * exposed)
+    assert layer_time.context_exchange(machine(overlaps=overlaps), shape(c=2), 1.0)[0] == pytest.approx(1.14)
+    assert layer_time.context_exchange(machine(), shape(), 1.0) == (0, 0)
 
 
 ROUTED = TOY.replaced(experts=Experts(count=16, per_token=2, ffn=8))

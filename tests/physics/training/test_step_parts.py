@@ -70,7 +70,7 @@ class Layer:
         passes = self.times.forward_seconds, self.times.backward_seconds
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
-        nic = layer_time.context_nic_seconds(self.m, s.shape, c.transport_slowdown)
+        _, nic = layer_time.context_exchange(self.m, s.shape, c.transport_slowdown)
         self.free = [
             max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
         ]
@@ -254,11 +254,10 @@ def test_keys_and_values_by_hand() -> None:
     # of its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
     m = machine(precision=machine().precision.replaced(collective_bytes=3))
     s = shape(2, b=2, recompute="selective", c=8)
-    assert layer_time.keys_and_values_bytes(m, s) == 192
-    assert layer_time.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
+    assert layer_time.context_exchange(m, s, 2.0)[1] == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
     near = dataclasses.replace(s, context_parallel=4)
-    assert layer_time.context_nic_seconds(m, near, 2.0) == 0.0
-    assert layer_time.context_nic_seconds(m, dataclasses.replace(s, context_parallel=1), 2.0) == 0.0
+    assert layer_time.context_exchange(m, near, 2.0)[1] == 0.0
+    assert layer_time.context_exchange(m, dataclasses.replace(s, context_parallel=1), 2.0) == (0.0, 0.0)
 
 
 def test_a_name_left_in_the_catalogue_is_refused() -> None:
