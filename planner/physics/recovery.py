@@ -168,18 +168,8 @@ class Way:
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
-    """Yield a job's ways to resume after a failure, on spare racks only with `spares`; one where nothing stops."""
+    """Yield a job's ways to resume after a failure, on spare racks only with `spares`."""
     rates = job.r
-    if not stops_per_gpu_second(rates, job.links):
-        yield Way(
-            recovery=rates.recoveries[0],
-            target=rates.checkpoint_targets[0],
-            stretch=np.ones_like(np.asarray(job.gpus, dtype=np.float64)),
-            interval_seconds=np.inf,
-            write_seconds=job.write_seconds(rates.checkpoint_targets[0]),
-            restart_seconds=job.restart_seconds(),
-        )
-        return
     intervals = dict[tuple[bool, CheckpointTarget], Any]()  # whole jobs all start again from the same checkpoints
     for recovery in rates.recoveries:
         if recovery == "warm-spares" and not spares:
@@ -256,8 +246,6 @@ def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
 
 def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
     """Return the seconds that a job loses to failures per second of steps, by cause; they and 1 sum to the stretch."""
-    if not stops_per_gpu_second(job.r, job.links):
-        return {}
     if way.recovery == "elastic":
         there, stalls, lost, written = _elastic_shares(job, way.target, way.interval_seconds)
         first = {"checkpoints": written, "restarts": stalls, "lost work": lost, "replicas away": there - 1}

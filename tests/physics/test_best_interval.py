@@ -252,10 +252,6 @@ def test_replicas_that_are_there(away: float, stalled: float) -> None:
     assert 1 - 1e-12 <= y <= 1 + away + 1e-12
 
 
-def test_nothing_fails() -> None:
-    assert float(min_stretch(replace(JOB, r=Reliability(parts={})))) == 1.0
-
-
 @each(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
 def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
     n = needed + spares
