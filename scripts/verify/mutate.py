@@ -65,7 +65,7 @@ AREAS = {
     "reliability": (
         ("physics/recovery.py", *_checks("reliability")),
         (
-            *(f"physics/test_{x}.py" for x in ("best_interval", "link_stops", "plan_curves")),
+            *(f"physics/test_{x}.py" for x in ("best_interval", "plan_curves")),
             "checks/reliability", "planning/test_evaluate.py", *CHECKS,
         ),
     ),

@@ -1,7 +1,7 @@
 """The design that a plan's fabric stands for: back from the plan what went into it, and choices without a meaning."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from each_case import each
@@ -16,6 +16,7 @@ from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.fabric_designs import (
+    FAMILIES,
     MAX_LANES,
     MAX_WAN_PORTS,
     design_fault,
@@ -158,3 +159,16 @@ def test_choices_of_a_dragonfly(family: str, tiers: tuple, more: dict[str, int],
     """Ports, bundles and groups are of one at least, links between groups none or more; good ones pass."""
     found = design_fault(fabric(*tiers, family=family, **more), 1)
     assert found is None if not said else (found or "").startswith(said)
+
+
+def test_every_family_is_registered() -> None:
+    """An instance may name just the families of the registry, and every type of design serves one of them."""
+    assert set(FAMILIES) == set(get_args(FabricFamily))
+    assert {f.design for f in FAMILIES.values()} == {Design, Dragonfly, DragonflyPlus}
+
+
+@each("gpus", [1, 4, 72])
+@each("family", FAMILIES)
+def test_every_gpu_of_a_rack_has_a_port(family: FabricFamily, gpus: int) -> None:
+    ports = FAMILIES[family].rack_ports(gpus)
+    assert ports.rails * ports.rail_gpus * ports.apart == gpus
