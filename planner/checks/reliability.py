@@ -168,9 +168,9 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
     interval = float(way.interval_seconds)
     checkpoints = {
         "checkpoint_bytes": job.state_bytes,
-        "checkpoint_write_seconds": float(way.write_seconds),
+        "checkpoint_write_seconds": float(job.write_seconds(way.target)),
         "checkpoint_interval_seconds": interval if interval < math.inf else None,
-        "restart_seconds": float(way.restart_seconds),
+        "restart_seconds": float(job.restart_seconds(way.recovery)),
     }
     yield from figures("checkpoints", plan, checkpoints)
     yield from figures("useful_share", plan, {"useful_share": 1 / stretch})

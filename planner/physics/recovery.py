@@ -118,8 +118,10 @@ class CheckpointedJob:
         return 0.0 if rate is None else self.state_bytes / (self.gpus * rate)
 
     def restart_seconds(self, recovery: Recovery = "restart") -> Any:
-        """Return the seconds from a failure until the whole job trains at full power, perhaps on warm spares."""
+        """Return the seconds from a failure until a job trains on at full power: whole, on warm spares or elastic."""
         rates = self.r
+        if recovery == "elastic":
+            return rates.elastic_stall_seconds
         fixed, each = rates.restart_seconds, rates.restart_seconds_per_gpu
         if recovery == "warm-spares":
             fixed, each = rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu
@@ -155,7 +157,7 @@ def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
         return (1 + restart / mean) * per_second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Way:
     """A way for a job to resume after a failure: recovery, checkpoint target, and the stretch of run time."""
 
@@ -163,8 +165,6 @@ class Way:
     target: CheckpointTarget
     stretch: Any  # seconds of run time per second of steps
     interval_seconds: Any  # between checkpoints
-    write_seconds: Any
-    restart_seconds: Any
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
@@ -217,23 +217,13 @@ def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, i
     # A whole job restarts from its last checkpoint. An elastic one stalls, and goes on without the lost replica until
     # it is back; correlated stops restart it whole from storage. To first order in all of these its useful share is 1 -
     # w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
-    write = job.write_seconds(target)
     if recovery == "elastic":
         there, stalls, lost, written = _elastic_shares(job, target, interval)
-        stretch = (1 + written) * (there + stalls + lost)
-        restart = job.r.elastic_stall_seconds + 0.0 * stretch
-        stretch = np.where(np.asarray(job.replicas) > 1, stretch, np.inf)
+        stretch = np.where(np.asarray(job.replicas) > 1, (1 + written) * (there + stalls + lost), np.inf)
     else:
-        restart = job.restart_seconds(recovery)
+        write, restart = job.write_seconds(target), job.restart_seconds(recovery)
         stretch = restart_stretch(1 / job.stops_per_second, interval, write, restart) * (1 + _older_copies(job, target))
-    return Way(
-        recovery=recovery,
-        target=target,
-        stretch=stretch,
-        interval_seconds=interval,
-        write_seconds=write,
-        restart_seconds=restart,
-    )
+    return Way(recovery, target, stretch, interval)
 
 
 def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
@@ -252,9 +242,9 @@ def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
         scale = (way.stretch - 1) / np.maximum(sum(first.values()), 1e-300)
         return {name: share * scale for name, share in first.items()}
     older, interval = _older_copies(job, way.target), way.interval_seconds
-    restarts = way.restart_seconds * job.stops_per_second
+    restarts = job.restart_seconds(way.recovery) * job.stops_per_second
     with np.errstate(divide="ignore", invalid="ignore"):
-        written = np.where(interval > 0, way.write_seconds / interval, 0.0)
+        written = np.where(interval > 0, job.write_seconds(way.target) / interval, 0.0)
     checkpoints = written + older
     return {"checkpoints": checkpoints, "restarts": restarts, "lost work": way.stretch - 1 - checkpoints - restarts}
 
@@ -435,11 +425,11 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         recovery=way.recovery,
         checkpoint_target=way.target,
         checkpoint_interval_seconds=interval if math.isfinite(interval) else None,
-        checkpoint_write_seconds=float(way.write_seconds),
+        checkpoint_write_seconds=float(job.write_seconds(way.target)),
         checkpoint_bytes=job.state_bytes,
         stop_seconds=1 / float(job.stops_per_second),
         stops_per_day_by_part={name: rate * scale * SECONDS_PER_DAY for name, rate in rates.items()},
-        restart_seconds=float(way.restart_seconds),
+        restart_seconds=float(job.restart_seconds(way.recovery)),
         spare_target=upkeep.spare_target,
         spare_racks_by_site=upkeep.spare_racks,
         spare_gpus_per_rack=upkeep.rails - upkeep.work_gpus,

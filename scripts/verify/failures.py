@@ -50,7 +50,7 @@ class Run:
         """Work for an interval, write, and after a stop restart from the last checkpoint that is left."""
         mean, way, share = 1 / float(self.job.stops_per_second), self.way, self.job.r.correlated_share
         older = way.target == "memory"
-        stored, wrote = self.job.write_seconds("storage"), float(way.write_seconds)
+        stored, wrote = self.job.write_seconds("storage"), float(self.job.write_seconds(way.target))
         far = math.sqrt(2 * stored * mean / share) if older and share else math.inf
         left, kept, since = self.draw.expovariate(1 / mean), 0.0, 0.0  # to the stop; in storage; since that copy
         while self.stops < STOPS:
@@ -69,7 +69,7 @@ class Run:
                 if due:
                     kept, since = self.done, 0.0
                 continue
-            yield self.env.timeout(left + float(way.restart_seconds))
+            yield self.env.timeout(left + float(self.job.restart_seconds(way.recovery)))
             self.stops += 1
             if older and self.draw.random() < share:
                 self.done, since = kept, 0.0
@@ -80,7 +80,7 @@ class Run:
         job, r, way = self.job, self.job.r, self.way
         each = float(job.stops_per_second) / job.replicas
         away: list[float] = []  # times at which replicas are back
-        interval, wrote = float(way.interval_seconds), float(way.write_seconds)
+        interval, wrote = float(way.interval_seconds), float(job.write_seconds(way.target))
         copied = float(job.write_seconds("memory")) / float(job.step_seconds) if job.shares_state else 0.0
         slowed, since = 1 + copied + (wrote / interval if math.isfinite(interval) else 0.0), 0.0
         while self.stops < STOPS:

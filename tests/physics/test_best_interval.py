@@ -232,13 +232,13 @@ def test_first_orders() -> None:
     job = replace(JOB, r=r, gpus=512.0, replica_gpus=16, state_bytes=1e10)
     mean = 1 / float(job.stops_per_second)
     for way in ways(job, spares=False):
-        tau, w = float(way.interval_seconds), float(way.write_seconds)
+        tau, w = float(way.interval_seconds), float(job.write_seconds(way.target))
         if way.recovery == "elastic":
             away = job.replica_gpus / job.gpus / mean * r.rejoin_seconds
             rare = r.correlated_share * (float(job.restart_seconds()) + tau / 2) / mean
             wanted = 1 - w / tau - away - r.elastic_stall_seconds / mean - rare
         elif way.target == "storage":
-            wanted = 1 - w / tau - tau / (2 * mean) - float(way.restart_seconds) / mean
+            wanted = 1 - w / tau - tau / (2 * mean) - float(job.restart_seconds(way.recovery)) / mean
         else:
             continue
         assert 1 / float(way.stretch) == pytest.approx(wanted, abs=1e-4)
@@ -283,8 +283,7 @@ def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
     }  # fmt: skip
     r = KNOWN.replaced(**figures)
     expected = {"restart": 2 + 30 + 3 * 16 + 7, "warm-spares": 2 + 5 + 0.5 * 16 + 7}[recovery]
-    found = [w for w in ways(replace(JOB, r=r, gpus=16.0), spares=True) if w.recovery == recovery]
-    assert found and all(float(w.restart_seconds) == pytest.approx(expected) for w in found)
+    assert float(replace(JOB, r=r, gpus=16.0).restart_seconds(recovery)) == pytest.approx(expected)
 
 
 @each("gpus", [4.0, 512.0, 98_304.0])
@@ -300,7 +299,7 @@ def test_every_way_by_a_search(gpus: float, step: float, shared: bool, memory: f
     assert list(found) == list(wanted)
     assert {key: float(w.stretch) for key, w in found.items()} == pytest.approx(wanted, rel=1e-8)
     rates = {"storage": r.storage_bytes_per_second_per_gpu, "memory": memory}
-    assert all(float(w.write_seconds) == job.state_bytes / (gpus * rates[w.target]) for w in found.values())
+    assert all(float(job.write_seconds(w.target)) == job.state_bytes / (gpus * rates[w.target]) for w in found.values())
 
 
 def test_checkpoints_of_nothing_cost_nothing() -> None:
@@ -308,7 +307,7 @@ def test_checkpoints_of_nothing_cost_nothing() -> None:
     job = replace(JOB, state_bytes=0.0, step_seconds=0.0)
     for way in ways(job, spares=True):
         if way.recovery != "elastic":
-            restart = float(way.restart_seconds) * float(job.stops_per_second)
+            restart = float(job.restart_seconds(way.recovery)) * float(job.stops_per_second)
             assert (float(way.interval_seconds), float(losses(job, way)["checkpoints"])) == (0.0, 0.0)
             assert float(way.stretch) == pytest.approx(1 + restart, rel=1e-12)
             assert float(losses(job, way)["lost work"]) == pytest.approx(0.0, abs=1e-12)

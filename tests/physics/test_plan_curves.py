@@ -97,7 +97,7 @@ def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
     job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
     (way,) = ways(job, spares=True)
     assert job.shares_state == bool(stage)
-    written = float(way.write_seconds / way.interval_seconds)
+    written = float(job.write_seconds(way.target) / way.interval_seconds)
     assert (float(losses(job, way)["checkpoints"]) > 1.01 * written) == bool(stage)
 
 
