@@ -65,7 +65,8 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
         "stop_seconds": 1 / float(job.stops_per_second),
         "stops_per_day_by_part": {k: v * rate * 86_400 for k, v in recovery.part_stops_per_gpu_second(r).items()},
         "restart_seconds": float(job.restart_seconds(way.recovery)),
-        "spare_target": target, "spare_racks_by_site": count, "spare_gpus_per_rack": 0, "rack_availability": fit, "enough_racks_share": enough, "replicas_short": short,
+        "spare_target": target, "spare_racks_by_site": count, "spare_gpus_per_rack": 0,
+        "rack_availability": fit, "enough_racks_share": enough, "replicas_short": short,
         "useful_share": 1 / stretch, "lost_days": lost, "extrapolated": layout.gpus_used > r.measured_gpus,
     }  # fmt: skip
     figures = {"days_to_train": days * stretch, "useful_share": 1 / stretch}
