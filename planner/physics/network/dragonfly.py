@@ -170,20 +170,24 @@ class Dragonfly(Design):
 
     def stages(self) -> list[Stage]:
         """Return the stages above the endpoints of a dragonfly: inside groups, then between them."""
-        groups = RouterGroups(self)
-        ends = (self.local_links, groups.inside), (self.global_links, groups.between)
+        ends = (self.local_links, RouterGroups(self).inside), (self.global_links, self.between)
         return [Stage("leaf", "leaf", count, of) for count, of in ends if count]
 
-    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the dragonfly's router and port at which numbered links of a network's WAN gateway end."""
-        return RouterGroups(self).out(network, number % self.pods, number // self.pods, behind=self.pod_uplinks)
+    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
+        """Return the switch and port of links out of a dragonfly group, over its switches in turn, `behind` others."""
+        return RouterGroups(self).out(network, group, number, behind)
 
-    def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
-        """Return the network of links between dragonfly groups, and the group and link number there at both ends."""
+    def between(self, link: Ints) -> Ends:
+        """Return the ends of cables between dragonfly groups: any two have as many, over their switches in turn."""
         each = self.pods * (self.pods - 1) // 2 * self.group_links
-        pair, k = divmod(link % each, self.group_links)
+        network, (pair, k) = link // each, divmod(link % each, self.group_links)
         low, high = two_of(pair)
-        return link // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
+        first, second = (high - 1) * self.group_links + k, low * self.group_links + k
+        return *self.out(network, low, first), *self.out(network, high, second)
+
+    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
+        """Return the dragonfly's switch and port at which numbered links of a network's WAN gateway end."""
+        return self.out(network, number % self.pods, number // self.pods, behind=self.pod_uplinks)
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield a dragonfly's cables of each stage by length, GPUs' first; routers are amid their group's racks."""
@@ -241,20 +245,13 @@ class DragonflyPlus(Dragonfly):
 
     def stages(self) -> list[Stage]:
         """Return the stages above the leaves of a dragonfly+: inside groups, then between them."""
-
-        def between(link: Ints) -> Ends:  # any two groups have as many, over their spines in turn
-            network, ends = self.group_pairs(link)
-            s, first = self.spines_per_pod, network * self.pods
-            low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
-            return *low, *high
-
         inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
-        return [inside, Stage("spine", "spine", self.global_links, between)]
+        return [inside, Stage("spine", "spine", self.global_links, self.between)]
 
-    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return the dragonfly+'s spine and port at which numbered links of a network's WAN gateway end."""
-        group, own, s = number % self.pods, number // self.pods, self.spines_per_pod
-        return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
+    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
+        """Return the spine and port of links out of a dragonfly+ group, over its spines in turn, `behind` others."""
+        s = self.spines_per_pod
+        return (network * self.pods + group) * s + number % s, self.spine_down + math.ceil(behind / s) + number // s
 
 
 class RouterGroups:
@@ -286,16 +283,11 @@ class RouterGroups:
         ports = side + (high - 1) * design.leaf_bundle + k, side + low * design.leaf_bundle + k
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
-    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
+    def out(self, network: Ints, group: Ints, number: Ints, behind: int) -> tuple[Ints, Ints]:
         """Return the router and port of links out of a dragonfly group, over its routers in turn, `behind` others."""
         size = self.routers[group]
         first = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle - (-behind // size)
         return self._leaf(network, group, number % size), first + number // size
-
-    def between(self, link: Ints) -> Ends:
-        """Return the ends of cables between dragonfly groups: any two have as many, over their routers in turn."""
-        network, (low, high) = self.d.group_pairs(link)
-        return *self.out(network, *low), *self.out(network, *high)
 
     def cuts(self, half: float) -> Iterator[float]:
         """Yield the rate, in NICs, of a dragonfly network's cables over cuts into halves of `half` endpoints each.
