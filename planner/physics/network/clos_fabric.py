@@ -313,14 +313,10 @@ class Design:
     @property
     def switch_pairs(self) -> int:
         """Count a fabric design's pairs of switches that a bundle joins; a dragonfly's links between groups singly."""
-        pairs = self.leaves * self.spines_per_pod
-        if self.tiers > 2:
-            cores = self.spine_up // self.spine_bundle
-            pairs += self.spines * min(cores, self.core_boxes or cores)
-        if self.tiers > 3:
-            above = self.core_up // self.core_bundle
-            pairs += self.cores * min(above, self.super_spine_boxes or above)
-        return pairs
+        above_spines = self.spines, self.spine_up, self.spine_bundle, self.core_boxes
+        above_cores = self.cores, self.core_up, self.core_bundle, self.super_spine_boxes
+        every = (self.leaves, self.leaf_up, self.leaf_bundle, 0), above_spines, above_cores
+        return sum(count * min(up // bundle, boxes or up // bundle) for count, up, bundle, boxes in every if up)
 
     @property
     def leaf_down_used(self) -> int:
