@@ -12,8 +12,8 @@ import numpy as np
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import Floats
-from planner.physics.network.clos_fabric import Metres, Places, adjacent_metres
-from planner.physics.network.dragonfly import group_metres, group_wan_links
+from planner.physics.network.clos_fabric import Metres, Places
+from planner.physics.network.dragonfly import group_wan_links
 from planner.physics.network.fabric_designs import (
     FAMILIES,
     MediaTable,
@@ -123,7 +123,7 @@ class LinkPrices:
         """Price one link between two switches without a length: USD and MW; of bounds by length the shortest link."""
         n, s = self.network, self.mode.switch
         if self.places is not None:
-            return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
+            return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
         return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
 
@@ -153,7 +153,7 @@ class LinkPrices:
         m, places = self.mode, self.measured
         if places is None:
             return times(links * m.networks, self.flat_link)
-        one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
+        one = self._by_length("adjacent", lambda _: [places.adjacent_metres()], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: Any, rails: Any) -> Prices:
@@ -162,7 +162,7 @@ class LinkPrices:
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
             return times(m.networks * (across * along * (across * along - 1) // 2), self.flat_link)
-        apart = self._by_length("between", lambda pod: group_metres(places, pod), pod)
+        apart = self._by_length("between", places.group_metres, pod)
         together = self.adjacent_links(along * (across * (across - 1) // 2))
         return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
 

@@ -39,6 +39,7 @@ from planner.instance.network import Floor
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
+PAIRS = 1 << 18  # cables between groups measured at a time: 2 MB an array, however many groups there are
 Ints = NDArray[np.int64]
 Metres = NDArray[np.float64]
 CableRun = tuple[Metres, Ints | int]  # lengths, and how many cables there are of each
@@ -100,11 +101,19 @@ class Places:
         middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
         return self.metres(own, middles, spread=spread)
 
+    def adjacent_metres(self) -> Metres:
+        """Return the length in metres of a cable between two switches placed at one middle of the floor."""
+        middle = np.zeros((1, 2))
+        return self.metres(middle, middle, spread=True)
 
-def adjacent_metres(places: Places) -> Metres:
-    """Return the length in metres of a cable between two switches placed at one middle."""
-    middle = np.zeros((1, 2))
-    return places.metres(middle, middle, spread=True)
+    def group_metres(self, pod: int) -> Iterator[Metres]:
+        """Yield the metres of links between each pair of groups of `pod` racks, in pieces of `PAIRS` or one group's."""
+        middle = self.runs(pod)
+        groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
+        for at in range(0, len(groups), step):
+            low, high = np.nonzero(groups[at : at + step, None] < groups)
+            if len(low):
+                yield self.metres(middle[at + low], middle[high], spread=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,7 +497,7 @@ class Design:
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables by length between the WAN gateway and a fabric design's top tier, both amid the site."""
-        yield adjacent_metres(places), self.wan_gateway_links
+        yield places.adjacent_metres(), self.wan_gateway_links
 
     def _wan_gateway_faults(self) -> list[str]:
         if self.wan_ports and self.ports < 2:

@@ -39,19 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.physics import Num
-from planner.physics.network.clos_fabric import (
-    TIERS,
-    CableRun,
-    Design,
-    Ends,
-    Ints,
-    Metres,
-    Places,
-    Stage,
-    adjacent_metres,
-)
+from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Places, Stage
 
-PAIRS = 1 << 18  # cables between groups measured at a time: 2 MB an array, however many groups there are
 MOST_COMPARED = 1 << 20  # ends of cables over all turns of the halves of groups: of more cables, fewer turns
 
 
@@ -193,11 +182,11 @@ class Dragonfly(Design):
         """Yield a dragonfly's cables of each stage by length, GPUs' first; routers are amid their group's racks."""
         yield from Design.runs(self, places)  # those between tiers: none of a dragonfly
         if self.tiers == 1:
-            yield adjacent_metres(places), self.local_links
+            yield places.adjacent_metres(), self.local_links
         pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
         # Between groups at one place, then between places.
-        yield adjacent_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
-        for metres in group_metres(places, pod):
+        yield places.adjacent_metres(), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
+        for metres in places.group_metres(pod):
             yield metres, links * across**2
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
@@ -396,16 +385,6 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 def unevenness(switches: Num, links: Num) -> Num:
     """Bound a dragonfly switch's links over the mean, ceil(links / switches) over links / switches, links in turn."""
     return 1 + (switches - 1) / links
-
-
-def group_metres(places: Places, pod: int) -> Iterator[Metres]:
-    """Yield the metres of links between each pair of groups of `pod` racks, in pieces of `PAIRS` or one group's."""
-    middle = places.runs(pod)
-    groups, step = np.arange(len(middle)), max(1, PAIRS // len(middle))
-    for at in range(0, len(groups), step):
-        low, high = np.nonzero(groups[at : at + step, None] < groups)
-        if len(low):
-            yield places.metres(middle[at + low], middle[high], spread=True)
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:
